@@ -187,11 +187,11 @@ def delta(x, o):
 
 
 def scan(x, o):
-    """h_t = exp(g_t) h_{t-1} + v_t elementwise; o = all h."""
+    """h_t = exp(g_t) h_{t-1} + v_t elementwise, g (T,H,V) or (T,H); o = all h."""
     v, g = x["v"], x["g"]
     h, out = x.get("state0", v[0] * 0), []
     for t in range(len(v)):
-        h = np.exp(g[t]) * h + v[t]  # h_t = exp(g_t) h_{t-1} + v_t
+        h = np.exp(g[t]).reshape(H, -1) * h + v[t]  # h_t = exp(g_t) h_{t-1} + v_t
         out.append(h)
     return {"o": np.array(out), "state": h}
 
@@ -311,10 +311,11 @@ def delta_cases():
 
 
 def scan_cases():
-    for name in ("real", "real_state", "complex", "complex_state"):
+    for name in ("real", "real_head", "real_state", "complex", "complex_state"):
         draw = Draw("scan/" + name, 7, 0)
         if name.startswith("real"):
-            x = {"v": draw.normal(7, H, V), "g": draw.uniform(-1.5, 0, 7, H, V)}
+            tail = () if "head" in name else (V,)
+            x = {"v": draw.normal(7, H, V), "g": draw.uniform(-1.5, 0, 7, H, *tail)}
             x |= {"state0": draw.normal(H, V)} if "state" in name else {}
             yield name, scan, x, {}
         else:
