@@ -1,9 +1,101 @@
-# One test program from every *_test.cpp, one benchmark program, and their CTest entries.
-# Labels: cpu, cuda (suites named *Cuda*), slow (suites named *Slow*, fuzzers), python.
+# One test program from every *_test.cpp, one benchmark program from every *_bench.cpp, one fuzzer per
+# *_fuzz.cpp, and their CTest entries. Entry NAME writes results/NAME.xml, which tools/test_summary.py counts.
+#
+#   label    what
+#   cpu      suites named neither *Cuda* nor *Slow*, in two shards
+#   cuda     suites named *Cuda*; they skip themselves where no GPU is
+#   slow     suites named *Slow*, and the fuzzers
+#   python   pytest on python/tests
 enable_testing()
-find_package(GTest REQUIRED)
-find_package(benchmark REQUIRED)
-find_library(rapidcheck librapidcheck.a REQUIRED)
+set(results "${CMAKE_BINARY_DIR}/results")
+set(HORNER_PYTHON "python3" CACHE FILEPATH "Python that has torch and pytest, for the Python tests")
+set(HORNER_FUZZ_SECONDS 60 CACHE STRING "how long each fuzzer runs as a test")
 
+find_package(GTest REQUIRED)
+find_library(rapidcheck librapidcheck.a REQUIRED)
 add_executable(horner_test ${tests})
-target_link_libraries(horner_test PRIVATE horner_library GTest::gtest ${rapidcheck})
+# The archive's main() is taken only where no test file has one.
+target_link_libraries(horner_test PRIVATE horner_library GTest::gtest GTest::gtest_main ${rapidcheck})
+target_precompile_headers(horner_test REUSE_FROM horner_library)
+
+# The wheel's torch is not instrumented: what it allocates once and keeps is no leak of ours, and it
+# grows containers that our code reads, which the container check cannot see.
+set(sanitizer_options "")
+if(HORNER_SANITIZE)
+  set(sanitizer_options
+    "ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0" "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
+endif()
+
+# add_gtest(name label filter environment...)
+function(add_gtest name label filter)
+  add_test(NAME ${name} COMMAND "${CMAKE_SOURCE_DIR}/tools/run_gtest"
+    $<TARGET_FILE:horner_test> "${filter}" "${results}/${name}.xml")
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900
+    ENVIRONMENT "${ARGN};${sanitizer_options}")
+endfunction()
+add_gtest(cpu_0 cpu "-*Cuda*.*:*Slow*.*" GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=0 OMP_NUM_THREADS=1)
+add_gtest(cpu_1 cpu "-*Cuda*.*:*Slow*.*" GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=1 OMP_NUM_THREADS=1)
+add_gtest(cuda cuda "*Cuda*.*-*Slow*.*")
+add_gtest(slow slow "*Slow*.*")
+
+# pytest's -k takes the same text as run_gtest; an empty one means all.
+add_test(NAME python COMMAND sh -c
+  "exec \"$0\" -m pytest -q --tb=short -p no:cacheprovider -k \"$HORNER_TEST_FILTER\" --junitxml \"$1\" \"$2\""
+  "${HORNER_PYTHON}" "${results}/python.xml" "${CMAKE_SOURCE_DIR}/python/tests")
+set(python_environment "HORNER_LIBRARY=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_SOURCE_DIR}/python"
+  PYTHONDONTWRITEBYTECODE=1)
+if(HORNER_SANITIZE)
+  # Python itself is not instrumented, so the sanitizer has to be there before it starts.
+  foreach(library asan ubsan stdc++)
+    execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=lib${library}.so
+      OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE)
+    list(APPEND preload "${path}")
+  endforeach()
+  list(JOIN preload ":" preload)
+  list(APPEND python_environment "LD_PRELOAD=${preload}")
+endif()
+set_tests_properties(python PROPERTIES LABELS python TIMEOUT 900
+  ENVIRONMENT "${python_environment};${sanitizer_options}")
+
+# Debian has google-benchmark as a shared library only; it goes beside the program, which then runs elsewhere.
+file(GLOB_RECURSE benches CONFIGURE_DEPENDS src/*_bench.cpp)
+if(benches)
+  find_package(benchmark REQUIRED)
+  add_executable(horner_bench ${benches})
+  target_link_libraries(horner_bench PRIVATE horner_library benchmark::benchmark benchmark::benchmark_main)
+  target_precompile_headers(horner_bench REUSE_FROM horner_library)
+  add_custom_command(TARGET horner_bench POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy_if_different
+    $<TARGET_FILE:benchmark::benchmark> "${CMAKE_BINARY_DIR}/$<TARGET_SONAME_FILE_NAME:benchmark::benchmark>")
+endif()
+
+# A fuzzer is its *_fuzz.cpp and the sources, free of torch, that its line "// fuzz-sources: src/..." names;
+# clang compiles them as one file.
+file(GLOB_RECURSE fuzzers CONFIGURE_DEPENDS src/*_fuzz.cpp)
+if(fuzzers)
+  find_program(clangxx clang++)
+  file(WRITE "${CMAKE_BINARY_DIR}/fuzz_probe.cpp"
+    "extern \"C\" int LLVMFuzzerTestOneInput(const unsigned char*, decltype(sizeof 0)) { return 0; }\n")
+  set(fuzz_flags -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+  execute_process(COMMAND "${clangxx}" ${fuzz_flags} fuzz_probe.cpp -o fuzz_probe
+    WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE no_fuzzer OUTPUT_QUIET ERROR_QUIET)
+endif()
+foreach(source IN LISTS fuzzers)
+  get_filename_component(name "${source}" NAME_WE)
+  string(REGEX REPLACE "(.*)_fuzz$" "fuzz_\\1" name "${name}")
+  if(no_fuzzer)
+    add_test(NAME ${name} COMMAND sh -c "echo 'no clang with libFuzzer' && exit 77")
+  else()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+    file(STRINGS "${source}" line REGEX "^// fuzz-sources:" LIMIT_COUNT 1)
+    string(REGEX MATCHALL "src/[^ ]+" parts "${line}")
+    list(TRANSFORM parts PREPEND "-include;${CMAKE_SOURCE_DIR}/")
+    add_custom_command(OUTPUT ${name} DEPFILE ${name}.d VERBATIM
+      COMMAND "${clangxx}" ${fuzz_flags} -DFMT_HEADER_ONLY "-I${CMAKE_SOURCE_DIR}/src" ${parts}
+              -MD -MF ${name}.d -MT ${name} "${source}" -o ${name}
+      DEPENDS "${source}" COMMENT "Building fuzzer ${name}")
+    add_custom_target(${name}_program ALL DEPENDS ${name})
+    add_test(NAME ${name} COMMAND ${CMAKE_BINARY_DIR}/${name} -max_total_time=${HORNER_FUZZ_SECONDS}
+      -print_final_stats=1 -artifact_prefix=${results}/${name}_)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS slow TIMEOUT 300 SKIP_RETURN_CODE 77)
+endforeach()

@@ -1,0 +1,38 @@
+"""C++ and CUDA files are formatted by clang-format, shell scripts pass shellcheck."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def files(*patterns):
+    found = [path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()]
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def check(*command):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.fail(done.stdout + done.stderr, pytrace=False)
+
+
+def test_clang_format():
+    program = shutil.which("clang-format-14") or shutil.which("clang-format")
+    if not program:
+        pytest.skip("no clang-format")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    if not re.search(r"version 14\.", version):
+        pytest.skip("no clang-format 14; other versions format differently")
+    check(program, "--dry-run", "-Werror", *files("src/**/*.h", "src/**/*.cpp", "src/**/*.cu", "src/**/*.cuh"))
+
+
+def test_shellcheck():
+    if not shutil.which("shellcheck"):
+        pytest.skip("no shellcheck")
+    check("shellcheck", "--external-sources", "--source-path=SCRIPTDIR",
+          *files("horner", "test", ".ci/run", "tools/*.sh", "tools/run_gtest"))

@@ -1,0 +1,92 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/check.h"
+
+namespace horner {
+namespace {
+
+struct Descriptor {
+  explicit Descriptor(const std::string& path) : value(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (value < 0) throw DataError("{}: cannot be opened: {}", path, std::strerror(errno));
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { ::close(value); }
+  int value;
+};
+
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  const Descriptor file(path);
+  std::string content;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t count = ::read(file.value, buffer, sizeof buffer);
+    if (count < 0) throw DataError("{}: cannot be read: {}", path, std::strerror(errno));
+    if (count == 0) return content;
+    content.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+MappedFile::MappedFile(const std::string& path) {
+  const Descriptor file(path);
+  struct stat status {};
+  if (::fstat(file.value, &status) != 0) {
+    throw DataError("{}: cannot be read: {}", path, std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) throw DataError("{}: is not a file", path);
+  size_ = static_cast<size_t>(status.st_size);
+  if (size_ == 0) return;  // mmap refuses a length of 0
+  void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.value, 0);
+  if (address == MAP_FAILED)
+    throw DataError("{}: cannot be mapped: {}", path, std::strerror(errno));
+  data_ = static_cast<std::byte*>(address);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(data_, size_);
+}
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)), beside_(fmt::format("{}.{}.tmp", path_, ::getpid())) {
+  file_ = std::fopen(beside_.c_str(), "wbe");
+  if (!file_) throw RunError("{}: cannot be written: {}", path_, std::strerror(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (!file_) return;
+  std::fclose(file_);
+  ::unlink(beside_.c_str());
+}
+
+void AtomicFile::write(const void* bytes, size_t count) {
+  if (std::fwrite(bytes, 1, count, file_) != count) {
+    throw RunError("{}: cannot be written: {}", path_, std::strerror(errno));
+  }
+}
+
+void AtomicFile::commit() {
+  if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0 ||
+      std::rename(beside_.c_str(), path_.c_str()) != 0) {
+    throw RunError("{}: cannot be written: {}", path_, std::strerror(errno));
+  }
+  std::fclose(file_);
+  file_ = nullptr;
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content.data(), content.size());
+  file.commit();
+}
+
+}  // namespace horner

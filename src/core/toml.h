@@ -1,0 +1,23 @@
+// TOML text to and from JSON; toml++ stays behind this header.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "core/json.h"
+
+namespace horner {
+
+struct TomlDocument {
+  Json json;
+  std::map<std::string, int> lines;  // of each key with its tables: "model.mixer.order"
+};
+
+// UsageError "source:line: …" when the text is not TOML.
+TomlDocument parse_toml(std::string_view text, const std::string& source);
+
+// Tables in the order of the JSON; null, which TOML lacks, is written as "none".
+std::string format_toml(const Json& json);
+
+}  // namespace horner

@@ -1,0 +1,421 @@
+// torch.ops.horner.*: schema, CPU, Autograd, Autocast and Meta for every op on the list, in one loop.
+//
+//   horner::<op>(inputs, state, cu_seqlens, *, options) -> (Tensor o, Tensor[] state, Tensor norm)
+//   horner::<op>_backward(the same, do, dstate, dnorm) -> Tensor[]     gradients of inputs, then of state
+//   horner::<op>_form(the same as <op>) -> str                         the form that would run
+//
+// The schema comes from op.inputs and op.options. norm has no elements where none is asked for.
+#include "ops/library.h"
+
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "core/check.h"
+#include "core/options.h"
+#include "ops/chunks.h"
+#include "ops/op.h"
+
+namespace horner {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using torch::jit::Stack;
+
+// --- schema ------------------------------------------------------------------------------------
+
+template <class T>
+std::string schema_type() {
+  if constexpr (std::is_same_v<T, bool>) return "bool";
+  else if constexpr (std::is_same_v<T, int64_t>) return "int";
+  else if constexpr (std::is_same_v<T, double>) return "float";
+  else if constexpr (std::is_same_v<T, std::string>) return "str";
+  else if constexpr (std::is_same_v<T, std::optional<int64_t>>) return "int?";
+  else if constexpr (std::is_same_v<T, std::optional<double>>) return "float?";
+  else if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "int[]";
+  else if constexpr (std::is_same_v<T, std::vector<double>>) return "float[]";
+  else return "str[]";
+}
+
+std::string schema_option(const Field& field) {
+  const std::string type = std::visit(
+      [](const auto* value) { return schema_type<std::decay_t<decltype(*value)>>(); }, field.value
+  );
+  const Json value = get_json(field);
+  std::string initial = value.is_null() ? "None" : value.dump();
+  if (value.is_boolean()) initial = value.get<bool>() ? "True" : "False";
+  return fmt::format("{} {}={}", type, field.name, initial);
+}
+
+Fields option_fields(const Op& op, Options& options) {
+  Fields taken;
+  for (Field& field : fields(options)) {
+    if (std::find(op.options.begin(), op.options.end(), field.name) != op.options.end()) {
+      taken.push_back(std::move(field));
+    }
+  }
+  return taken;
+}
+
+std::string schema_arguments(const Op& op, bool backward) {
+  std::string text;
+  for (std::string_view name : op.inputs) {
+    const bool optional = name.ends_with('?');
+    if (optional) name.remove_suffix(1);
+    text += fmt::format("Tensor{} {}{}, ", optional ? "?" : "", name, optional && !backward ? "=None" : "");
+  }
+  text += backward ? "Tensor[]? state, Tensor? cu_seqlens, Tensor? do, Tensor?[] dstate, Tensor? dnorm, *"
+                   : "Tensor[]? state=None, Tensor? cu_seqlens=None, *";
+  Options options = op.defaults;
+  for (const Field& field : option_fields(op, options)) text += ", " + schema_option(field);
+  return text;
+}
+
+// --- a call as the dispatcher passes it, and as the forms take it --------------------------------
+
+struct Gradients {
+  at::Tensor o, norm;
+  std::vector<at::Tensor> state;
+};
+
+struct Call {
+  Inputs in;
+  State state;
+  Options options;
+  Gradients grad;  // of a backward call
+
+  // Every tensor that may have a gradient: op.inputs, absent ones too, then the state.
+  std::vector<at::Tensor> tensors(const Op& op) const {
+    std::vector<at::Tensor> list;
+    for (const std::string_view name : op.inputs) list.push_back(input(in, name.substr(0, name.find('?'))));
+    list.insert(list.end(), state.parts.begin(), state.parts.end());
+    return list;
+  }
+  void set_tensors(const Op& op, const std::vector<at::Tensor>& list) {
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      input(in, op.inputs[i].substr(0, op.inputs[i].find('?'))) = list[i];
+    }
+    state.parts.assign(list.begin() + int64_t(op.inputs.size()), list.end());
+  }
+};
+
+at::Tensor optional_tensor(const c10::IValue& value) { return value.isNone() ? at::Tensor() : value.toTensor(); }
+c10::IValue optional_value(const at::Tensor& x) { return x.defined() ? c10::IValue(x) : c10::IValue(); }
+
+Call pop_call(const Op& op, Stack* stack, bool backward = false) {
+  Call call;
+  call.options = op.defaults;
+  const Fields fields = option_fields(op, call.options);
+  const size_t count = op.inputs.size() + 2 + (backward ? 3 : 0) + fields.size();
+  auto next = stack->end() - int64_t(count);
+  for (const std::string_view name : op.inputs) {
+    input(call.in, name.substr(0, name.find('?'))) = optional_tensor(*next++);
+  }
+  if (!next->isNone()) call.state.parts = next->toTensorVector();
+  ++next;
+  call.in.cu_seqlens = optional_tensor(*next++);
+  if (backward) {
+    call.grad.o = optional_tensor(*next++);
+    for (const c10::IValue& part : (next++)->toListRef()) call.grad.state.push_back(optional_tensor(part));
+    call.grad.norm = optional_tensor(*next++);
+  }
+  for (const Field& field : fields) {
+    std::visit([&](auto* value) { *value = next->to<std::decay_t<decltype(*value)>>(); }, field.value);
+    ++next;
+  }
+  torch::jit::drop(*stack, count);
+  return call;
+}
+
+Stack push_call(const Op& op, const Call& call, bool backward = false) {
+  Stack stack;
+  const std::vector<at::Tensor> tensors = call.tensors(op);
+  for (size_t i = 0; i < op.inputs.size(); ++i) stack.push_back(optional_value(tensors[i]));
+  stack.emplace_back(call.state.parts);
+  stack.push_back(optional_value(call.in.cu_seqlens));
+  if (backward) {
+    c10::List<std::optional<at::Tensor>> state;
+    for (const at::Tensor& part : call.grad.state) {
+      state.push_back(part.defined() ? std::optional(part) : std::nullopt);
+    }
+    stack.push_back(optional_value(call.grad.o));
+    stack.emplace_back(state);
+    stack.push_back(optional_value(call.grad.norm));
+  }
+  Options options = call.options;
+  for (const Field& field : option_fields(op, options)) {
+    std::visit([&](const auto* value) { stack.emplace_back(*value); }, field.value);
+  }
+  return stack;
+}
+
+at::Tensor or_empty(const at::Tensor& x, const at::Tensor& like) {
+  return x.defined() ? x : at::empty({0}, like.options());
+}
+
+void push_result(const Result& result, const at::Tensor& like, Stack* stack) {
+  torch::jit::push(*stack, result.o, result.state.parts, or_empty(result.norm, like));
+}
+
+std::string qualified(const Op& op, std::string_view suffix = "") {
+  return fmt::format("horner::{}{}", op.name, suffix);
+}
+
+void call_op(const std::string& name, Stack* stack) {
+  c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "").callBoxed(stack);
+}
+
+bool differentiable(const at::Tensor& x) {
+  return x.defined() && (x.is_floating_point() || x.is_complex());
+}
+
+// --- what runs under each key -------------------------------------------------------------------
+
+struct Kernel : c10::OperatorKernel {
+  explicit Kernel(const Op& which) : op(which) {}
+  const Op& op;
+};
+
+struct Forward : Kernel {
+  using Kernel::Kernel;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    const Call call = pop_call(op, stack);
+    push_result(run(op, call.in, call.state, call.options), call.in.v, stack);
+  }
+};
+
+// Runs the form again, now with a graph, and differentiates it.
+struct Backward : Kernel {
+  using Kernel::Kernel;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    Call call = pop_call(op, stack, true);
+    const at::AutoGradMode with_graph(true);
+    std::vector<at::Tensor> leaves;
+    for (const at::Tensor& x : call.tensors(op)) {
+      leaves.push_back(x.defined() ? x.detach().requires_grad_(differentiable(x)) : x);
+    }
+    call.set_tensors(op, leaves);
+    bool any_state = false;
+    for (const at::Tensor& part : call.grad.state) any_state = any_state || part.defined();
+    call.options.final_state = any_state;
+    call.options.log_norm = call.grad.norm.defined();
+    const Result result = run(op, call.in, call.state, call.options);
+
+    variable_list outputs, grads, inputs;
+    const auto flows = [&](const at::Tensor& y, const at::Tensor& dy) {
+      if (!dy.defined() || !y.requires_grad()) return;
+      outputs.push_back(y);
+      grads.push_back(dy);
+    };
+    flows(result.o, call.grad.o);
+    if (result.norm.defined()) flows(result.norm, call.grad.norm);
+    for (size_t i = 0; i < result.state.parts.size(); ++i) flows(result.state.parts[i], call.grad.state[i]);
+    for (const at::Tensor& x : leaves) {
+      if (differentiable(x)) inputs.push_back(x);
+    }
+    const variable_list found = torch::autograd::grad(outputs, inputs, grads, {}, false, true);
+    std::vector<at::Tensor> all;
+    size_t next = 0;
+    for (const at::Tensor& x : leaves) {
+      const at::Tensor grad = differentiable(x) ? found[next++] : at::Tensor();
+      all.push_back(grad.defined() ? grad : differentiable(x) ? at::zeros_like(x) : at::empty({0}));
+    }
+    torch::jit::push(*stack, all);
+  }
+};
+
+struct MetaForward : Kernel {
+  using Kernel::Kernel;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    const Call call = pop_call(op, stack);
+    check_inputs(op, call.in, call.state, call.options);
+    const at::Tensor& v = call.in.v;
+    const c10::SymInt B = v.sym_size(0), T = v.sym_size(1);
+    const c10::SymInt H = call.in.q.defined() ? call.in.q.sym_size(2) : v.sym_size(2);
+    const at::ScalarType wide = state_dtype(call.in);
+    const at::TensorOptions out = v.options().dtype(c10::isComplexType(wide) ? wide : v.scalar_type());
+    Result result;
+    result.o = at::empty_symint({B, T, H, v.sym_size(3)}, out);
+    if (call.options.log_norm) result.norm = at::empty_symint({B, T, H}, v.options().dtype(wide));
+    if (call.options.final_state) result.state = final_state(call);
+    push_result(result, v, stack);
+  }
+
+  State final_state(const Call& call) const {
+    c10::SymInt tokens = call.in.v.sym_size(1);
+    if (!call.state.empty() && call.state.parts[0].dim() > 2) tokens = tokens + call.state.parts[0].sym_size(2);
+    State state = op.zero_state(call.in, tokens, call.options);
+    if (!call.in.cu_seqlens.defined()) return state;
+    HORNER_CHECK(
+        op.name != "attention" || call.options.window > 0,
+        "[attention] the cache of a packed batch is as long as its longest sequence, which a traced "
+        "graph cannot know: ask for a window, or for no final_state"
+    );
+    for (at::Tensor& part : state.parts) {
+      std::vector<c10::SymInt> sizes = part.sym_sizes().vec();
+      sizes[0] = call.in.cu_seqlens.sym_size(0) - 1;
+      part = at::empty_symint(sizes, part.options());
+    }
+    return state;
+  }
+};
+
+struct MetaBackward : Kernel {
+  using Kernel::Kernel;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    std::vector<at::Tensor> all;
+    for (const at::Tensor& x : pop_call(op, stack, true).tensors(op)) {
+      all.push_back(differentiable(x) ? at::empty_symint(x.sym_sizes(), x.options()) : at::empty({0}));
+    }
+    torch::jit::push(*stack, all);
+  }
+};
+
+// The graph node keeps the inputs alone; backward runs the form again.
+struct Node : torch::autograd::Function<Node> {
+  static variable_list forward(
+      AutogradContext* ctx, const Op* op, const std::shared_ptr<Call>& call, const variable_list& tensors
+  ) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    Stack stack = push_call(*op, *call);
+    variable_list saved = tensors;
+    saved.push_back(call->in.cu_seqlens);
+    ctx->save_for_backward(saved);
+    ctx->saved_data["options"] = to_json(call->options).dump();
+    ctx->saved_data["op"] = std::string(op->name);
+    ctx->set_materialize_grads(false);
+    call_op(qualified(*op), &stack);
+    variable_list outputs = {stack[0].toTensor(), stack[2].toTensor()};
+    for (const at::Tensor& part : stack[1].toTensorVector()) outputs.push_back(part);
+    variable_list fixed;
+    for (const at::Tensor& y : outputs) {
+      if (!differentiable(y) || (y.dim() == 1 && y.sym_size(0) == 0)) fixed.push_back(y);
+    }
+    ctx->mark_non_differentiable(fixed);
+    return outputs;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Op& op = find_op(ctx->saved_data["op"].toStringRef());
+    Call call;
+    from_json(call.options, Json::parse(ctx->saved_data["options"].toStringRef()));
+    variable_list saved = ctx->get_saved_variables();
+    call.in.cu_seqlens = saved.back();
+    saved.pop_back();
+    call.set_tensors(op, saved);
+    call.grad = {grads[0], grads[1], {grads.begin() + 2, grads.end()}};
+    Stack stack = push_call(op, call, true);
+    call_op(qualified(op, "_backward"), &stack);
+    variable_list found = {at::Tensor(), at::Tensor()};  // of op and call
+    const std::vector<at::Tensor> all = stack[0].toTensorVector();
+    for (size_t i = 0; i < all.size(); ++i) found.push_back(differentiable(saved[i]) ? all[i] : at::Tensor());
+    return found;
+  }
+};
+
+struct AutogradForward : Kernel {
+  using Kernel::Kernel;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    const auto call = std::make_shared<Call>(pop_call(op, stack));
+    const variable_list outputs = Node::apply(&op, call, call->tensors(op));
+    Result result{outputs[0], {{outputs.begin() + 2, outputs.end()}}, outputs[1], {}};
+    push_result(result, call->in.v, stack);
+  }
+};
+
+struct AutogradBackward : Kernel {
+  using Kernel::Kernel;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    const Call call = pop_call(op, stack, true);
+    variable_list all = call.tensors(op);
+    all.push_back(call.grad.o);
+    for (const at::Tensor& x : all) {
+      HORNER_CHECK(
+          !at::GradMode::is_enabled() || !x.defined() || !x.requires_grad(),
+          "[{}] has no second derivative: its backward cannot be differentiated again", op.name
+      );
+    }
+    const at::AutoDispatchBelowADInplaceOrView below;
+    *stack = push_call(op, call, true);
+    call_op(qualified(op, "_backward"), stack);
+  }
+};
+
+// q, k and v take the autocast dtype; decays, write strengths and states keep theirs.
+struct Autocast : Kernel {
+  using Kernel::Kernel;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    Call call = pop_call(op, stack);
+    const at::DeviceType device = call.in.v.device().type();
+    for (at::Tensor* x : {&call.in.q, &call.in.k, &call.in.v}) {
+      if (x->defined() && x->is_floating_point() && x->scalar_type() != at::kDouble) {
+        *x = x->to(at::autocast::get_autocast_dtype(device));
+      }
+    }
+    const c10::impl::ExcludeDispatchKeyGuard below(c10::autocast_dispatch_keyset);
+    *stack = push_call(op, call);
+    call_op(qualified(op), stack);
+  }
+};
+
+struct ChosenForm : Kernel {
+  using Kernel::Kernel;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    const Call call = pop_call(op, stack);
+    check_inputs(op, call.in, call.state, call.options);
+    torch::jit::push(*stack, std::string(chosen_form(op, call.in, call.state, call.options)));
+  }
+};
+
+template <class F>
+void implement(torch::Library& m, const Op& op, const char* suffix) {
+  const std::string name = fmt::format("{}{}", op.name, suffix);
+  m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<F>(op)));
+}
+
+}  // namespace
+
+void register_forms(torch::Library& m) {
+  for (const Op& op : ops()) {
+    implement<Forward>(m, op, "");
+    implement<Backward>(m, op, "_backward");
+  }
+}
+
+}  // namespace horner
+
+TORCH_LIBRARY(horner, m) {
+  using namespace horner;
+  for (const Op& op : ops()) {
+    const std::string arguments = schema_arguments(op, false);
+    m.def(fmt::format("{}({}) -> (Tensor, Tensor[], Tensor)", op.name, arguments).c_str());
+    m.def(fmt::format("{}_backward({}) -> Tensor[]", op.name, schema_arguments(op, true)).c_str());
+    m.def(fmt::format("{}_form({}) -> str", op.name, arguments).c_str());
+    implement<ChosenForm>(m, op, "_form");
+  }
+}
+
+TORCH_LIBRARY_IMPL(horner, CPU, m) { horner::register_forms(m); }
+
+TORCH_LIBRARY_IMPL(horner, Meta, m) {
+  for (const horner::Op& op : horner::ops()) {
+    horner::implement<horner::MetaForward>(m, op, "");
+    horner::implement<horner::MetaBackward>(m, op, "_backward");
+  }
+}
+
+TORCH_LIBRARY_IMPL(horner, Autograd, m) {
+  for (const horner::Op& op : horner::ops()) {
+    horner::implement<horner::AutogradForward>(m, op, "");
+    horner::implement<horner::AutogradBackward>(m, op, "_backward");
+  }
+}
+
+TORCH_LIBRARY_IMPL(horner, AutocastCPU, m) {
+  for (const horner::Op& op : horner::ops()) horner::implement<horner::Autocast>(m, op, "");
+}
+
+TORCH_LIBRARY_IMPL(horner, AutocastCUDA, m) {
+  for (const horner::Op& op : horner::ops()) horner::implement<horner::Autocast>(m, op, "");
+}

@@ -1,0 +1,11 @@
+// The ops as torch.ops.horner.*, for Python and for anything that goes through the dispatcher.
+#pragma once
+
+#include <torch/library.h>
+
+namespace horner {
+
+// The plain forms, forward and backward, of every op on the list, under the dispatch key of m.
+void register_forms(torch::Library& m);
+
+}  // namespace horner

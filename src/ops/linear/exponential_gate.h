@@ -1,0 +1,21 @@
+// mLSTM (arXiv:2405.04517): `linear` with an exponential input gate, kept in range by a running maximum.
+//
+//   C_t = e^{f_t} C_{t-1} + e^{i_t} k_t^T v_t      n_t the same with v = 1
+//   o_t = q_t C_t / max(|q_t n_t|, 1)              f log of the forget gate <= 0, i any number
+//
+// With m_t = max(f_t + m_{t-1}, i_t) and S = [C, n] e^{-m}, this is `linear` on other inputs:
+//   g'_t = f_t + m_{t-1} - m_t <= 0      k'_t = k_t e^{i_t - m_t}      v'_t = [v_t, 1]
+//   o_t  = num_t / max(|den_t|, e^{-m_t}),  [num_t, den_t] = q_t S_t
+// The output does not depend on m, so m is a constant to the gradient.
+#pragma once
+
+#include "ops/op.h"
+
+namespace horner {
+
+// i, f (B,T,G). State: S (B,G,K,V+1), m (B,G). Options are those of `linear`, without norm.
+Result exponential_gate(
+    const Inputs& qkv, const at::Tensor& i, const at::Tensor& f, const State&, const Options&
+);
+
+}  // namespace horner
