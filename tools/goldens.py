@@ -89,7 +89,8 @@ def power(x, o):
             else:
                 assert den.real > 0
                 out[t, h], norm[t, h] = num / den, np.log(den)
-    return {"o": out} if o.get("norm", "sum") == "none" else {"o": out, "norm": norm}
+    has_norm = o.get("norm", "sum") == "sum" and order % 2 == 0  # an odd sum may be negative
+    return {"o": out, "norm": norm} if has_norm else {"o": out}
 
 
 def power_recurrent(x, o):
