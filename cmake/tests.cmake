@@ -21,7 +21,8 @@ target_precompile_headers(horner_test REUSE_FROM horner_library)
 # add_gtest(name label filter environment...)
 function(add_gtest name label filter)
   add_test(NAME ${name} COMMAND "${CMAKE_SOURCE_DIR}/tools/run_gtest"
-    $<TARGET_FILE:horner_test> "${filter}" "${results}/${name}.xml")
+    $<TARGET_FILE:horner_test> "${filter}" "${results}/${name}.xml"
+    WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900
     ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1;${ARGN}")
 endfunction()

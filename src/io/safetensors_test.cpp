@@ -171,7 +171,7 @@ TEST(Safetensors, WriterMistakesLeaveTheOldFile) {
 
 std::string data_folder() {
   const char* folder = std::getenv("HORNER_DATA");
-  return folder ? folder : HORNER_SOURCE_DIR "/../shared/data";
+  return folder ? folder : "../shared/data";
 }
 
 struct Model {
