@@ -245,7 +245,7 @@ Measure gradients(const Case& c) {
       }
       return loss(in).item<double>();
     };
-    const double h = 1e-3;
+    const double h = 3e-4;
     const double difference = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
     const double scale = std::max(std::abs(loss(at_point).item<double>()), std::abs(exact));
     m.error = std::max(m.error, std::abs(exact - difference) / std::max(scale, 1.0));

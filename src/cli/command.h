@@ -1,0 +1,28 @@
+// A command: its flags, and what runs once they are parsed. Parse, call lab, hand the result to report.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <vector>
+
+namespace horner {
+
+struct Command {
+  const char* name;
+  const char* about;
+  std::function<int()> (*declare)(CLI::App&);  // adds the flags; what it returns gives the exit code
+};
+
+std::function<int()> declare_list(CLI::App&);
+std::function<int()> declare_verify(CLI::App&);
+
+// THE list of commands.
+inline const std::vector<Command>& commands() {
+  static const std::vector<Command> list = {
+      {"list", "the ops: equation, inputs, forms, state size", declare_list},
+      {"verify", "the contract on this machine: every op and form against fp64", declare_verify},
+  };
+  return list;
+}
+
+}  // namespace horner

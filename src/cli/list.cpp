@@ -1,0 +1,83 @@
+// horner list: every op on the list, as a table, Markdown or JSON.
+#include <ATen/Functions.h>
+
+#include "cli/command.h"
+#include "core/json.h"
+#include "core/options.h"
+#include "ops/op.h"
+#include "report/table.h"
+
+namespace horner {
+namespace {
+
+constexpr int64_t kDim = 64, kTokens = 1024;  // the shape that state sizes are quoted for
+
+// Measured from the tensors of a state; no memory is touched.
+int64_t state_bytes(const Op& op) {
+  const at::Tensor x = at::empty({1, kTokens, 1, kDim}, at::TensorOptions().device(at::kMeta).dtype(at::kFloat));
+  Inputs in;
+  for (const std::string_view name : op.inputs) input(in, name.substr(0, name.find('?'))) = x;
+  return op.zero_state(in, kTokens, op.defaults).bytes();
+}
+
+std::vector<std::string> forms(const Op& op) {
+  std::vector<std::string> list = {"recurrent"};
+  if (op.parallel != nullptr) list.emplace_back("parallel");
+  if (op.chunked != nullptr) list.emplace_back("chunked");
+  list.emplace_back("step");
+  return list;
+}
+
+Json as_json() {
+  Json list = Json::array();
+  for (const Op& op : ops()) {
+    Options defaults = op.defaults;
+    Json options = Json::object();
+    for (const Field& field : fields(defaults)) {
+      const bool taken = std::find(op.options.begin(), op.options.end(), field.name) != op.options.end();
+      if (taken) options[field.name] = {{"default", get_json(field)}, {"help", field.help}};
+    }
+    Json variants = Json::array();
+    for (const Variant& variant : op.variants) variants.push_back(variant.name);
+    list.push_back(
+        {{"name", op.name},
+         {"equation", op.equation},
+         {"inputs", op.inputs},
+         {"forms", forms(op)},
+         {"state_bytes", state_bytes(op)},
+         {"options", options},
+         {"variants", variants}}
+    );
+  }
+  return {{"ops", list}, {"state_of", {{"H", 1}, {"K", kDim}, {"V", kDim}, {"T", kTokens}, {"dtype", "fp32"}}}};
+}
+
+Table as_table() {
+  Table table{{"op", "recurrence", "inputs", fmt::format("state, K=V={}", kDim)}, {}};
+  for (const Op& op : ops()) {
+    table.rows.push_back(
+        {std::string(op.name), std::string(op.equation), fmt::format("{}", fmt::join(op.inputs, " ")),
+         short_bytes(double(state_bytes(op)))}
+    );
+  }
+  return table;
+}
+
+}  // namespace
+
+std::function<int()> declare_list(CLI::App& app) {
+  const auto json = std::make_shared<bool>(false), markdown = std::make_shared<bool>(false);
+  CLI::Option* as = app.add_flag("--json", *json, "everything, as JSON");
+  app.add_flag("--markdown", *markdown, "the table as Markdown")->excludes(as);
+  return [json, markdown] {
+    if (*json) {
+      fmt::print("{}\n", as_json().dump(2));
+    } else {
+      fmt::print("{}", *markdown ? as_table().markdown() : as_table().text());
+      if (!*markdown) fmt::print("\nState of one head in fp32; attention's after {} tokens, power's at order 2.\n", kTokens);
+    }
+    return 0;
+  };
+}
+
+}  // namespace horner

@@ -1,0 +1,54 @@
+// The contract on this machine, for the user's shapes: every op, every variant, every property.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "ops/contract.h"
+
+namespace horner {
+
+struct VerifyOptions {
+  std::vector<std::string> op;
+  std::string device = "auto";
+  int64_t seed = 0;
+  int64_t B = 2, T = 37, H = 4, G = 2, K = 8, V = 8;
+
+  template <class Visitor>
+  void visit(Visitor&& visit) {
+    visit("op", op, "ops to verify; empty: all");
+    visit("device", device, "auto, cpu, cuda or cuda:N");
+    visit("seed", seed, "seed of the random inputs");
+    visit("B", B, "batch");
+    visit("T", T, "time: tokens");
+    visit("H", H, "query heads");
+    visit("G", G, "key/value heads; H is a multiple of G");
+    visit("K", K, "key dim");
+    visit("V", V, "value dim");
+  }
+};
+
+struct VerifyRow {
+  const Op* op;
+  std::string variant;
+  const Property* property;
+  Measure measure;
+  std::string failure;  // why it could not be measured
+  bool holds() const { return failure.empty() && measure.holds(); }
+};
+
+struct VerifyReport {
+  VerifyOptions options;
+  std::string device;
+  std::vector<VerifyRow> rows;  // those that apply
+  size_t failed() const;
+  Json json() const;
+};
+
+// `tell(done, total, op, property)` before each measurement.
+using Tell = std::function<void(size_t, size_t, std::string_view, std::string_view)>;
+VerifyReport verify(const VerifyOptions&, const Tell& tell);
+
+}  // namespace horner
