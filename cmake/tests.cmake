@@ -1,5 +1,6 @@
-# One test program from every *_test.cpp, one benchmark program from every *_bench.cpp, one fuzzer per
-# *_fuzz.cpp, and their CTest entries. Entry NAME writes results/NAME.xml, which tools/test_summary.py counts.
+# One test program from every *_test.cpp, one benchmark program from every *_bench.cpp, one fuzzer
+# per *_fuzz.cpp, and their CTest entries. Entry NAME writes results/NAME.xml, which
+# tools/test_summary.py counts.
 #
 #   label    what
 #   cpu      suites named neither *Cuda* nor *Slow*, in two shards
@@ -15,7 +16,8 @@ find_package(GTest REQUIRED)
 find_library(rapidcheck librapidcheck.a REQUIRED)
 add_executable(horner_test ${tests})
 # The archive's main() is taken only where no test file has one.
-target_link_libraries(horner_test PRIVATE horner_library GTest::gtest GTest::gtest_main ${rapidcheck})
+target_link_libraries(horner_test PRIVATE
+  horner_library GTest::gtest GTest::gtest_main ${rapidcheck})
 target_precompile_headers(horner_test REUSE_FROM horner_library)
 
 # add_gtest(name label filter environment...)
@@ -33,39 +35,45 @@ add_gtest(slow slow "*Slow*.*")
 
 # pytest's -k takes the same text as run_gtest; 5 is its status when no test has such a name.
 add_test(NAME python COMMAND sh -c
-  "\"$0\" -m pytest -q --tb=short -p no:cacheprovider -k \"$HORNER_TEST_FILTER\" --junitxml \"$1\" \"$2\" || test $? = 5"
-  "${HORNER_PYTHON}" "${results}/python.xml" "${CMAKE_SOURCE_DIR}/python/tests")
-set(environment "HORNER_LIBRARY=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_SOURCE_DIR}/python" PYTHONDONTWRITEBYTECODE=1)
+  "\"$@\" -k \"$HORNER_TEST_FILTER\" || test $? = 5" pytest
+  "${HORNER_PYTHON}" -m pytest -q --tb=short -p no:cacheprovider --junitxml "${results}/python.xml"
+  "${CMAKE_SOURCE_DIR}/python/tests")
+set(environment "HORNER_LIBRARY=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_SOURCE_DIR}/python"
+  PYTHONDONTWRITEBYTECODE=1)
 if(HORNER_SANITIZE)
-  # Python is not instrumented, so the sanitizers have to be loaded before it, and its own leaks ignored.
+  # Python is not instrumented: the sanitizers have to be loaded before it, its own leaks ignored.
   foreach(library asan ubsan stdc++)
     execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=lib${library}.so
       OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE)
     list(APPEND preload "${path}")
   endforeach()
   list(JOIN preload ":" preload)
-  list(APPEND environment "LD_PRELOAD=${preload}" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1)
+  list(APPEND environment
+    "LD_PRELOAD=${preload}" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1)
 endif()
 set_tests_properties(python PROPERTIES LABELS python TIMEOUT 900 ENVIRONMENT "${environment}")
 
-# Debian has google-benchmark as a shared library only; it goes beside the program, which then runs elsewhere.
+# Debian has google-benchmark as a shared library only; it goes beside the program, which then runs
+# on another machine too.
 file(GLOB_RECURSE benches CONFIGURE_DEPENDS src/*_bench.cpp)
 if(benches)
   find_package(benchmark REQUIRED)
   add_executable(horner_bench ${benches})
-  target_link_libraries(horner_bench PRIVATE horner_library benchmark::benchmark benchmark::benchmark_main)
+  target_link_libraries(horner_bench PRIVATE
+    horner_library benchmark::benchmark benchmark::benchmark_main)
   target_precompile_headers(horner_bench REUSE_FROM horner_library)
   add_custom_command(TARGET horner_bench POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy_if_different
-    $<TARGET_FILE:benchmark::benchmark> "${CMAKE_BINARY_DIR}/$<TARGET_SONAME_FILE_NAME:benchmark::benchmark>")
+    $<TARGET_FILE:benchmark::benchmark>
+    "${CMAKE_BINARY_DIR}/$<TARGET_SONAME_FILE_NAME:benchmark::benchmark>")
 endif()
 
-# A fuzzer is its *_fuzz.cpp and the sources, free of torch, that its line "// fuzz-sources: src/..." names;
-# clang compiles them as one file.
+# A fuzzer is its *_fuzz.cpp and the torch-free sources that its line "// fuzz-sources: src/..."
+# names; clang compiles them as one file.
 file(GLOB_RECURSE fuzzers CONFIGURE_DEPENDS src/*_fuzz.cpp)
 if(fuzzers)
   find_program(clangxx clang++)
   file(WRITE "${CMAKE_BINARY_DIR}/fuzz_probe.cpp"
-    "extern \"C\" int LLVMFuzzerTestOneInput(const unsigned char*, decltype(sizeof 0)) { return 0; }\n")
+    "extern \"C\" int LLVMFuzzerTestOneInput(const char*, decltype(sizeof 0)) { return 0; }\n")
   set(fuzz_flags -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
   execute_process(COMMAND "${clangxx}" ${fuzz_flags} fuzz_probe.cpp -o fuzz_probe
     WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE no_fuzzer OUTPUT_QUIET ERROR_QUIET)
@@ -75,7 +83,8 @@ foreach(source IN LISTS fuzzers)
   string(REGEX REPLACE "(.*)_fuzz$" "fuzz_\\1" name "${name}")
   if(no_fuzzer)
     add_test(NAME ${name} COMMAND sh -c "echo 'no clang with libFuzzer' && exit 77")
-    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)  # a fuzzer itself exits with 77 on a finding
+    # Not for a real fuzzer, which exits with 77 on a finding.
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
   else()
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
     file(STRINGS "${source}" line REGEX "^// fuzz-sources:" LIMIT_COUNT 1)

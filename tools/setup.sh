@@ -9,12 +9,12 @@ else preset=cpu; fi
 build=$root/build/$preset
 logs=$root/build/log
 venv=$root/.venv
-[[ -z ${HORNER_TORCH:-} ]] || venv=$root/build/venv  # for the tests alone; torch comes from elsewhere
+[[ -z ${HORNER_TORCH:-} ]] || venv=$root/build/venv  # for the tests; torch comes from elsewhere
 steps=4
 
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 
-# Sets $torch, the package folder to build against, from a package folder, a site-packages or a venv.
+# Sets $torch, the package folder to build against; HORNER_TORCH may name a venv or site-packages.
 find_torch() {
   local base=${HORNER_TORCH:-$venv} dir
   [[ $base == /* ]] || base=$PWD/$base
@@ -59,16 +59,20 @@ cause() {
   free=$(df --output=avail -k "$root" | tail -n 1)
   if says 'No space left on device|Errno 28|Disk quota exceeded' || ((free < 1024)); then
     echo "no disk space left for $root"
-  elif says 'NewConnectionError|Temporary failure (in name )?resol|Could not resolve|Connection refused|ConnectTimeout|Network is unreachable|Connection timed out'; then
+  elif says 'NewConnectionError|Temporary failure (in name )?resol|Could not resolve' ||
+    says 'Connection refused|ConnectTimeout|Connection timed out|Network is unreachable'; then
     echo "no network"
-  elif says 'Permission denied|Read-only file system|are you root'; then echo "no permission to write"
+  elif says 'Permission denied|Read-only file system|are you root'; then
+    echo "no permission to write"
   elif says 'CMAKE_CXX_COMPILER|No CMAKE_CUDA_COMPILER|compiler identification is unknown'; then
     echo "no working compiler"
   elif says 'No matching distribution found for torch'; then
     echo "torch has no wheel for $(python3 --version 2>&1)"
   elif says 'ensurepip is not available'; then echo "python3 has no venv module"
   elif says 'Killed signal|fatal error: Killed'; then echo "not enough memory"
-  else grep -m 1 -E '(^|: )(fatal )?([Ee]rror|ERROR): |^CMake Error' "$log" || tail -n 1 "$log"; fi 2> /dev/null
+  else
+    grep -m 1 -E '(^|: )(fatal )?([Ee]rror|ERROR): |^CMake Error' "$log" || tail -n 1 "$log"
+  fi 2> /dev/null
 }
 
 # step NUMBER NAME TEXT COMMAND...: runs COMMAND; its output goes to build/log/NAME.log.
@@ -89,8 +93,9 @@ step() {
 missing_packages() {
   local wanted
   mapfile -t wanted < <(sed '/^#/d' "$@" | sort)
-  comm -23 <(printf '%s\n' "${wanted[@]}") <(dpkg-query -W \
-    -f '${Package} ${db:Status-Status}\n' "${wanted[@]}" 2> /dev/null | sed -n 's/ installed$//p' | sort -u)
+  comm -23 <(printf '%s\n' "${wanted[@]}") <(
+    dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${wanted[@]}" 2> /dev/null |
+      sed -n 's/ installed$//p' | sort -u)
 }
 
 apt() { "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q "$@"; }
@@ -135,7 +140,8 @@ borrow_torch() {
   local python=${torch%/lib/python3*}/bin/python3
   [[ -x $python ]] || python=python3
   "$python" -m venv --clear "$venv" &&
-    echo "${torch%/torch}" > "$(echo "$venv"/lib/python3*/site-packages)/horner.pth" && imports_torch
+    echo "${torch%/torch}" > "$(echo "$venv"/lib/python3*/site-packages)/horner.pth" &&
+    imports_torch
 }
 
 # set_up_python TESTS: the stamps are written last, so that a half-finished venv is made anew.
@@ -161,7 +167,8 @@ set_up_python() {
 }
 
 configure() {
-  cd "$root" && cmake --fresh --preset "$preset" -DHORNER_TORCH="$torch" -DHORNER_PYTHON="$venv/bin/python"
+  cd "$root" &&
+    cmake --fresh --preset "$preset" -DHORNER_TORCH="$torch" -DHORNER_PYTHON="$venv/bin/python"
 }
 
 # Compiling against torch takes up to 1.5 GB per file, and ninja counts cores only.
@@ -175,8 +182,9 @@ job_count() {
 set_up() {
   local target=$1 tests=$2 lists=("$root/tools/packages.txt") settings
   trap 'printf "\n%s: interrupted; the next start goes on from here\n" "${0##*/}" >&2; exit 130' INT
-  mkdir -p "$logs" "$build" 2> /dev/null || die "cannot write to $root/build"
-  exec 9> "$root/build/lock" || die "cannot write to $root/build"
+  if ! mkdir -p "$logs" "$build" 2> /dev/null || [[ ! -w $root/build || ! -w $logs || ! -w $build ]]
+  then die "cannot write to $root/build"; fi
+  exec 9> "$root/build/lock"
   flock -n 9 || { echo "waiting for another set-up of this folder" >&2; flock 9; }
   ((!tests)) || lists+=("$root/tools/packages-test.txt")
   PATH=$PATH:$cuda/bin
@@ -185,11 +193,13 @@ set_up() {
   set_up_python "$tests"
   settings="$root $torch $venv $(type -P g++ clang++ nvcc || true)"
   if [[ $(cat "$build/configured.stamp" 2> /dev/null) != "$settings" ]]; then
+    rm -f "$build/configured.stamp"
     step 3 configure "configure the $preset build" configure
     echo "$settings" > "$build/configured.stamp"
   fi
   echo "$torch" > "$build/begun.stamp"  # older than any change that the build may miss
-  step 4 build "build $target ($preset)" cmake --build "$build" --target "$target" --parallel "$(job_count)"
+  step 4 build "build $target ($preset)" \
+    cmake --build "$build" --target "$target" --parallel "$(job_count)"
   mv "$build/begun.stamp" "$build/built.stamp"
   exec 9>&-
   trap - INT

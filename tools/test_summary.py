@@ -1,8 +1,8 @@
-"""Counts the tests of one ./test: reads RESULTS/ctest.xml and the JUnit file RESULTS/NAME.xml that every
-CTest entry NAME leaves, prints failures and reasons for skips, and ends with the totals.
+"""Counts the tests of one ./test: reads RESULTS/ctest.xml and the JUnit file RESULTS/NAME.xml that
+every CTest entry NAME leaves, prints failures and reasons for skips, and ends with the totals.
 
-A CTest entry named fuzz_* is one test by itself. Any other entry without its file has crashed or run out
-of time, and is one failure.
+A CTest entry named fuzz_* is one test by itself. Any other entry without its file has crashed or
+run out of time, and is one failure.
 """
 
 import collections

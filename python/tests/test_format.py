@@ -28,7 +28,8 @@ def test_clang_format():
     version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     if not re.search(r"version 14\.", version):
         pytest.skip("no clang-format 14; other versions format differently")
-    check(program, "--dry-run", "-Werror", *files("src/**/*.h", "src/**/*.cpp", "src/**/*.cu", "src/**/*.cuh"))
+    sources = files("src/**/*.h", "src/**/*.cpp", "src/**/*.cu", "src/**/*.cuh")
+    check(program, "--dry-run", "-Werror", *sources)
 
 
 def test_shellcheck():

@@ -17,21 +17,23 @@ GTEST = """<testsuites><testsuite name="A">
 no GPU]]></skipped></testcase>
   <testcase name="DISABLED_x" status="notrun" result="suppressed" classname="A"/>%s
 </testsuite></testsuites>"""
-GTEST_FAILURE = '<testcase name="bad" status="run" classname="A"><failure message="m">1 != 2</failure></testcase>'
+GTEST_FAILURE = """<testcase name="bad" status="run" classname="A">
+    <failure message="m">1 != 2</failure></testcase>"""
 PYTEST = """<testsuites><testsuite name="pytest">
   <testcase classname="test_a" name="test_good"/>
-  <testcase classname="test_a" name="test_gpu"><skipped type="pytest.skip" message="no GPU">x</skipped></testcase>
+  <testcase classname="test_a" name="test_gpu">
+    <skipped type="pytest.skip" message="no GPU">x</skipped></testcase>
   <testcase classname="test_a" name="test_setup"><error message="e">fixture broke</error></testcase>
 </testsuite></testsuites>"""
 
 
 @pytest.fixture
 def totals(tmp_path):
-    """Writes CTest entries {name: inner XML} and result files {name: XML}; gives (last line, all text, success)."""
+    """Writes CTest entries {name: inner XML} and result files {name: XML}; sums them up."""
 
     def run(entries, files):
-        inner = "".join(f'<testcase name="{name}" status="run">{xml}</testcase>' for name, xml in entries.items())
-        (tmp_path / "ctest.xml").write_text(f"<testsuite>{inner}</testsuite>")
+        inner = [f'<testcase name="{name}">{xml}</testcase>' for name, xml in entries.items()]
+        (tmp_path / "ctest.xml").write_text(f"<testsuite>{''.join(inner)}</testsuite>")
         for name, xml in files.items():
             (tmp_path / f"{name}.xml").write_text(xml)
         cases = summary.read_results(tmp_path)
@@ -42,7 +44,8 @@ def totals(tmp_path):
 
 
 def test_counts_cases_of_all_programs(totals):
-    last, text, success = totals({"cpu": "", "python": ""}, {"cpu": GTEST % GTEST_FAILURE, "python": PYTEST})
+    files = {"cpu": GTEST % GTEST_FAILURE, "python": PYTEST}
+    last, text, success = totals({"cpu": "", "python": ""}, files)
     assert last == "2 passed, 2 failed, 3 skipped"
     assert not success
     assert "failed: cpu: A.bad\n    1 != 2" in text
