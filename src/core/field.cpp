@@ -142,7 +142,7 @@ std::string name_of(const std::optional<T>*) {
 
 template <class T>
 std::string name_of(const std::vector<T>*) {
-  return "list of " + name_of(static_cast<const T*>(nullptr)) + "s";
+  return fmt::format("list of {}s", name_of(static_cast<const T*>(nullptr)));
 }
 
 bool among(const std::vector<std::string>& choices, const Json& value) {
@@ -186,9 +186,9 @@ std::string to_text(const Json& value) {
   if (value.is_null()) return "none";
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return to_line(value);
-  std::string list;
-  for (const Json& item : value) list += (list.empty() ? "" : ",") + to_text(item);
-  return "[" + list + "]";
+  std::vector<std::string> items;
+  for (const Json& item : value) items.push_back(to_text(item));
+  return fmt::format("[{}]", fmt::join(items, ","));
 }
 
 }  // namespace horner

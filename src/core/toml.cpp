@@ -1,6 +1,6 @@
 #include "core/toml.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "core/check.h"
 
 // toml++ 3.3 takes for impossible what malformed text can bring about: by assertions that a release
-// build lets the compiler assume ("x = 1979-05-27T)7:00"), and by unreachable code (U+FB50 in a key).
+// build lets the compiler assume ("x = 1979-05-27T)7:00"), by unreachable code (U+FB50 in a key).
 // The first become an exception, the second says that the letter is of no class.
 [[noreturn]] static void refuse_toml() { throw std::logic_error("malformed TOML"); }
 #undef NDEBUG
@@ -71,9 +71,9 @@ std::string format_value(const Json& json) {
   if (json.is_number_float() && !std::isfinite(json.get<double>()))
     return fmt::format("{}", json.get<double>());
   if (!json.is_array()) return to_line(json);
-  std::string list;
-  for (const Json& item : json) list += (list.empty() ? "" : ", ") + format_value(item);
-  return "[" + list + "]";
+  std::vector<std::string> items;
+  for (const Json& item : json) items.push_back(format_value(item));
+  return fmt::format("[{}]", fmt::join(items, ", "));
 }
 
 void format_table(const Json& table, const std::string& name, std::string& out) {
