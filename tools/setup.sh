@@ -25,9 +25,9 @@ find_torch() {
   [[ -z ${HORNER_TORCH:-} ]] || die "HORNER_TORCH=$HORNER_TORCH holds no torch"
 }
 
-# up_to_date TARGET: it was built against this torch, and no source is newer.
+# The program was built against this torch, and no source is newer.
 up_to_date() {
-  local stamp=$build/$1.stamp with
+  local stamp=$build/built.stamp with
   find_torch
   [[ -n $torch && -x $build/horner && -f $stamp ]] && IFS= read -r with < "$stamp" &&
     [[ $with == "$torch" ]] &&
@@ -112,7 +112,6 @@ set_up_packages() {
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check install --no-deps "$@"; }
 imports_torch() { "$venv/bin/python" -c 'import torch'; }
-hash_of() { sha256sum "$@" | sha256sum; }
 
 # The lines of requirements.txt that the CUDA toolkit does not fulfil already.
 torch_requirements() {
@@ -142,18 +141,19 @@ borrow_torch() {
 # set_up_python TESTS: the stamps are written last, so that a half-finished venv is made anew.
 set_up_python() {
   local hash text="torch 2.11.0 into .venv" install=install_torch
+  find_torch
   if [[ -n ${HORNER_TORCH:-} ]]; then
     (($1)) || return 0
     text="Python for the tests beside $torch" install=borrow_torch
   fi
-  hash="$(hash_of "$root/tools/requirements.txt") $root ${HORNER_TORCH:-}"
-  if [[ $(cat "$venv/torch.stamp" 2> /dev/null) != "$hash" ]]; then
+  hash="$(sha256sum < "$root/tools/requirements.txt") ${HORNER_TORCH:-}"
+  if [[ ! -x $venv/bin/python || $(cat "$venv/torch.stamp" 2> /dev/null) != "$hash" ]]; then
     step 2 torch "$text" "$install"
     echo "$hash" > "$venv/torch.stamp"
   fi
   find_torch
   (($1)) || return 0
-  hash=$(hash_of "$root/tools/requirements-test.txt")
+  hash=$(sha256sum < "$root/tools/requirements-test.txt")
   if [[ $(cat "$venv/test.stamp" 2> /dev/null) != "$hash" ]]; then
     step 2 python "Python packages for the tests" pip -r "$root/tools/requirements-test.txt"
     echo "$hash" > "$venv/test.stamp"
@@ -188,9 +188,9 @@ set_up() {
     step 3 configure "configure the $preset build" configure
     echo "$settings" > "$build/configured.stamp"
   fi
-  echo "$torch" > "$build/$target.begun"  # as old as the oldest source the build may have seen
+  echo "$torch" > "$build/begun.stamp"  # older than any change that the build may miss
   step 4 build "build $target ($preset)" cmake --build "$build" --target "$target" --parallel "$(job_count)"
-  mv "$build/$target.begun" "$build/$target.stamp"
+  mv "$build/begun.stamp" "$build/built.stamp"
   exec 9>&-
   trap - INT
 }

@@ -36,22 +36,21 @@ def read_case(element, entry):
 def read_entry(element, results):
     """All cases of one CTest entry."""
     entry = element.get("name")
-    output = (element.findtext("system-out") or "").strip()
-    problem = element.find("failure")
-    ended = problem.get("message") or "Failed" if problem is not None else ""
+    failed = element.find("failure") is not None
+    output = (element.findtext("system-out") or "").strip().splitlines()
+    tail = "\n".join(output[-20:])
     if entry.startswith("fuzz_"):
         if element.find("skipped") is not None:
-            return [Case(entry, "skipped", output.splitlines()[-1] if output else "no reason given")]
-        return [Case(entry, "failed" if problem is not None else "passed", output[-2000:])]
+            return [Case(entry, "skipped", tail or "no reason given")]
+        return [Case(entry, "failed" if failed else "passed", tail)]
     try:
         root = ElementTree.parse(results / f"{entry}.xml").getroot()
     except (OSError, ElementTree.ParseError):
-        tail = "\n".join(output.splitlines()[-20:])
-        return [Case(entry, "failed", f"no result file ({ended or element.get('status')})\n{tail}")]
+        seconds = float(element.get("time", 0))
+        return [Case(entry, "failed", f"ended without a result after {seconds:.0f} s\n{tail}")]
     cases = [read_case(case, entry) for case in root.iter("testcase")]
-    if problem is not None and not any(case.outcome == "failed" for case in cases):
-        tail = "\n".join(output.splitlines()[-20:])
-        cases.append(Case(entry, "failed", f"its tests passed, but the program did not: {ended}\n{tail}"))
+    if failed and not any(case.outcome == "failed" for case in cases):
+        cases.append(Case(entry, "failed", f"no test of it failed, but the program did\n{tail}"))
     return cases
 
 

@@ -42,10 +42,10 @@ std::string unknown(
 ) {
   const std::string near = nearest(name, candidates);
   if (!near.empty()) return fmt::format("unknown {} '{}'; did you mean '{}'?", kind, name, near);
-  constexpr size_t kShort = 20;
-  if (candidates.empty() || candidates.size() > kShort)
-    return fmt::format("unknown {} '{}'", kind, name);
-  return fmt::format("unknown {} '{}'; known: {}", kind, name, fmt::join(candidates, ", "));
+  const std::string known = fmt::format("{}", fmt::join(candidates, ", "));
+  constexpr size_t kShort = 160;
+  if (known.empty() || known.size() > kShort) return fmt::format("unknown {} '{}'", kind, name);
+  return fmt::format("unknown {} '{}'; known: {}", kind, name, known);
 }
 
 }  // namespace horner

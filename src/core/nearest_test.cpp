@@ -25,7 +25,7 @@ TEST(Nearest, SaysWhatIsKnown) {
   const std::vector<std::string> known = {"order", "scale", "form"};
   EXPECT_EQ(unknown("key", "ordr", known), "unknown key 'ordr'; did you mean 'order'?");
   EXPECT_EQ(unknown("key", "heads", known), "unknown key 'heads'; known: order, scale, form");
-  EXPECT_EQ(unknown("mixer", "x", std::vector<std::string>(30, "long")), "unknown mixer 'x'");
+  EXPECT_EQ(unknown("mixer", "x", std::vector<std::string>(40, "long")), "unknown mixer 'x'");
 }
 
 }  // namespace

@@ -1,0 +1,13 @@
+// What GPU this is, in words, for the head of a report.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+
+extern "C" const char* horner_describe_gpu(int device) {
+  static char text[256];
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) return "unknown GPU";
+  std::snprintf(text, sizeof text, "%s, %d SMs, sm_%d%d", properties.name,
+                properties.multiProcessorCount, properties.major, properties.minor);
+  return text;
+}
