@@ -6,6 +6,11 @@
 #include <algorithm>
 
 namespace horner {
+namespace {
+
+constexpr size_t kShort = 160;  // letters of candidates that still make a readable line
+
+}  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
   const int rows = static_cast<int>(a.size()) + 1, columns = static_cast<int>(b.size()) + 1;
@@ -43,7 +48,6 @@ std::string unknown(
   const std::string near = nearest(name, candidates);
   if (!near.empty()) return fmt::format("unknown {} '{}'; did you mean '{}'?", kind, name, near);
   const std::string known = fmt::format("{}", fmt::join(candidates, ", "));
-  constexpr size_t kShort = 160;
   if (known.empty() || known.size() > kShort) return fmt::format("unknown {} '{}'", kind, name);
   return fmt::format("unknown {} '{}'; known: {}", kind, name, known);
 }

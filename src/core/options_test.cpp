@@ -228,6 +228,8 @@ TEST(Options, TomlMistakesCarryTheLine) {
   EXPECT_EQ(
       toml_error("order = 1979-05-27"), "run.toml:1: order must be an integer, got \"1979-05-27\""
   );
+  EXPECT_EQ(toml_error("order = 1979-05-27T)7:00:00"), "run.toml: is not TOML");
+  EXPECT_EQ(toml_error("o\ufb50 = 4").substr(0, 12), "run.toml:1: ");
   EXPECT_EQ(toml_error("order = 1\norder = 2\n").substr(0, 12), "run.toml:2: ");
   EXPECT_EQ(
       toml_error("order = "),

@@ -98,15 +98,15 @@ std::vector<int64_t> Random::distinct(int64_t n, int64_t m) {
 std::vector<int64_t> Random::race(const std::vector<double>& weights, int64_t m) {
   const int64_t n = static_cast<int64_t>(weights.size());
   HORNER_CHECK(m >= 0 && m <= n, "[random] cannot draw {} places of {}", m, n);
-  std::vector<double> e;
-  for (double w : weights) e.push_back(-std::log(uniform()) / w);  // e_i = -ln u / w_i
+  std::vector<double> e(n);
+  for (int64_t i = 0; i < n; ++i) e[i] = -std::log(uniform()) / weights[i];  // e_i = -ln u / w_i
   return sorted_by(e, m);
 }
 
 std::vector<int64_t> permutation(uint64_t seed, Split split, uint32_t epoch, int64_t n) {
-  std::vector<uint32_t> key;
+  std::vector<uint32_t> key(n);
   for (int64_t i = 0; i < n; ++i) {
-    key.push_back(philox(counter_of(epoch, split, Stream::order, i), seed)[0]);
+    key[i] = philox(counter_of(epoch, split, Stream::order, i), seed)[0];
   }
   return sorted_by(key, n);
 }

@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kHeaderLimit = 100'000'000;  // the reference implementation's
 constexpr int kDepthLimit = 3;                // header, tensor, shape
+constexpr size_t kNameShown = 100;            // of what the file says, in an error
+constexpr size_t kMessageShown = 200;
 constexpr char kMetadata[] = "__metadata__";
 
 // Sorted: horner::Json searches linearly, too slow for the million keys of a hostile header.
@@ -21,8 +23,7 @@ using Object = nlohmann::json;
 
 // A name from the file, safe to print.
 std::string shown(std::string_view text) {
-  constexpr size_t kLength = 100;
-  return to_line(std::string(text.substr(0, kLength)));
+  return to_line(std::string(text.substr(0, kNameShown)));
 }
 
 Object parse_object(std::string_view text) {
@@ -41,8 +42,7 @@ Object parse_object(std::string_view text) {
     return Object::parse(text, watch);
   } catch (const Object::exception& error) {
     const std::string_view what = error.what();
-    constexpr size_t kLength = 200;  // the message quotes the file
-    throw DataError("is not JSON: {}", what.substr(what.find("] ") + 2, kLength));
+    throw DataError("is not JSON: {}", what.substr(what.find("] ") + 2, kMessageShown));
   }
 }
 
