@@ -16,6 +16,7 @@ OPS: dict[str, Callable[..., horner.Result]] = {
     "delta": horner.delta,
     "scan": horner.scan,
 }
+NORM = {"power": "sum", "linear": "none"}  # the defaults of `norm`
 H, G, K, V = 4, 2, 3, 4
 DECAY = {"head": (), "key": (K,)}  # the last dimensions of g (B,T,G,...)
 
@@ -40,7 +41,7 @@ class Sample:
 
     @property
     def has_norm(self) -> bool:
-        return self.op == "attention" or self.options.get("norm", OPS_NORM.get(self.op)) == "sum"
+        return self.op == "attention" or self.options.get("norm", NORM.get(self.op)) == "sum"
 
     @property
     def everything(self) -> dict[str, Any]:
@@ -75,8 +76,6 @@ class Sample:
         return x
 
 
-OPS_NORM = {"power": "sum", "linear": "none"}  # the defaults of `norm`
-
 SAMPLES = [
     Sample("attention", "causal"),
     Sample("attention", "both", {"causal": False}),
@@ -97,9 +96,9 @@ SAMPLES = [
 ]
 
 
-def name_of(sample: object) -> str:
+def name_of(sample: Sample) -> str:
     """The name of a sample in pytest's list."""
-    return f"{sample.op}-{sample.name}" if isinstance(sample, Sample) else str(sample)
+    return f"{sample.op}-{sample.name}"
 
 
 def tensors(result: horner.Result) -> list[Tensor]:
