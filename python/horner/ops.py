@@ -86,7 +86,7 @@ def power(
     cu_seqlens: Tensor | None = None,
     *,
     form: Form = "auto",
-    chunk: int = 64,
+    chunk: int = 128,
     scale: float | None = None,
     causal: bool = True,
     order: int = 2,

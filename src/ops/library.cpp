@@ -150,12 +150,13 @@ Stack push_call(const Op& op, const Call& call, bool backward = false) {
   return stack;
 }
 
-at::Tensor or_empty(const at::Tensor& x, const at::Tensor& like) {
-  return x.defined() ? x : at::empty({0}, like.options());
-}
+// What a schema's Tensor is where there is none.
+at::Tensor nothing(const Call& call) { return at::empty({0}, call.in.v.options()); }
 
-void push_result(const Result& result, const at::Tensor& like, Stack* stack) {
-  torch::jit::push(*stack, result.o, result.state.parts, or_empty(result.norm, like));
+void push_result(const Result& result, const Call& call, Stack* stack) {
+  torch::jit::push(
+      *stack, result.o, result.state.parts, result.norm.defined() ? result.norm : nothing(call)
+  );
 }
 
 std::string qualified(const Op& op, std::string_view suffix = "") {
@@ -181,7 +182,7 @@ struct Forward : Kernel {
   using Kernel::Kernel;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
-    push_result(run(op, call.in, call.state, call.options), call.in.v, stack);
+    push_result(run(op, call.in, call.state, call.options), call, stack);
   }
 };
 
@@ -190,6 +191,11 @@ struct Backward : Kernel {
   using Kernel::Kernel;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     Call call = pop_call(op, stack, true);
+    // AutogradBackward, which called this, has shut autograd out.
+    const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+    const c10::impl::ForceDispatchKeyGuard with_autograd(
+        keys.included_, keys.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView
+    );
     const at::AutoGradMode with_graph(true);
     std::vector<at::Tensor> leaves;
     for (const at::Tensor& x : call.tensors(op)) {
@@ -219,7 +225,7 @@ struct Backward : Kernel {
     size_t next = 0;
     for (const at::Tensor& x : leaves) {
       const at::Tensor grad = differentiable(x) ? found[next++] : at::Tensor();
-      all.push_back(grad.defined() ? grad : differentiable(x) ? at::zeros_like(x) : at::empty({0}));
+      all.push_back(grad.defined() ? grad : differentiable(x) ? at::zeros_like(x) : nothing(call));
     }
     torch::jit::push(*stack, all);
   }
@@ -239,7 +245,7 @@ struct MetaForward : Kernel {
     result.o = at::empty_symint({B, T, H, v.sym_size(3)}, out);
     if (call.options.log_norm) result.norm = at::empty_symint({B, T, H}, v.options().dtype(wide));
     if (call.options.final_state) result.state = final_state(call);
-    push_result(result, v, stack);
+    push_result(result, call, stack);
   }
 
   State final_state(const Call& call) const {
@@ -264,22 +270,25 @@ struct MetaForward : Kernel {
 struct MetaBackward : Kernel {
   using Kernel::Kernel;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    const Call call = pop_call(op, stack, true);
     std::vector<at::Tensor> all;
-    for (const at::Tensor& x : pop_call(op, stack, true).tensors(op)) {
-      all.push_back(differentiable(x) ? at::empty_symint(x.sym_sizes(), x.options()) : at::empty({0}));
+    for (const at::Tensor& x : call.tensors(op)) {
+      all.push_back(differentiable(x) ? at::empty_symint(x.sym_sizes(), x.options()) : nothing(call));
     }
     torch::jit::push(*stack, all);
   }
 };
 
-// The graph node keeps the inputs alone; backward runs the form again.
+// The graph node keeps the inputs alone; backward runs the form again. The edges of the graph come from
+// `present`, the defined tensors of the call: apply() sees a TensorList, and neither a vector nor an
+// undefined tensor.
 struct Node : torch::autograd::Function<Node> {
   static variable_list forward(
-      AutogradContext* ctx, const Op* op, const std::shared_ptr<Call>& call, const variable_list& tensors
+      AutogradContext* ctx, const Op* op, const std::shared_ptr<Call>& call, at::TensorList /* present */
   ) {
     const at::AutoDispatchBelowADInplaceOrView below;
     Stack stack = push_call(*op, *call);
-    variable_list saved = tensors;
+    variable_list saved = call->tensors(*op);
     saved.push_back(call->in.cu_seqlens);
     ctx->save_for_backward(saved);
     ctx->saved_data["options"] = to_json(call->options).dump();
@@ -309,7 +318,9 @@ struct Node : torch::autograd::Function<Node> {
     call_op(qualified(op, "_backward"), &stack);
     variable_list found = {at::Tensor(), at::Tensor()};  // of op and call
     const std::vector<at::Tensor> all = stack[0].toTensorVector();
-    for (size_t i = 0; i < all.size(); ++i) found.push_back(differentiable(saved[i]) ? all[i] : at::Tensor());
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (saved[i].defined()) found.push_back(differentiable(saved[i]) ? all[i] : at::Tensor());
+    }
     return found;
   }
 };
@@ -318,9 +329,11 @@ struct AutogradForward : Kernel {
   using Kernel::Kernel;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const auto call = std::make_shared<Call>(pop_call(op, stack));
-    const variable_list outputs = Node::apply(&op, call, call->tensors(op));
+    variable_list present = call->tensors(op);
+    std::erase_if(present, [](const at::Tensor& x) { return !x.defined(); });
+    const variable_list outputs = Node::apply(&op, call, at::TensorList(present));
     Result result{outputs[0], {{outputs.begin() + 2, outputs.end()}}, outputs[1], {}};
-    push_result(result, call->in.v, stack);
+    push_result(result, *call, stack);
   }
 };
 

@@ -1,0 +1,39 @@
+"""Importing horner without its library, or with another torch, says so in one line."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import horner
+
+
+def import_error(folder: Path, program: str) -> str:
+    """The last line that `program` prints in a copy of the package without libraries."""
+    shutil.copytree(
+        Path(horner.__file__).parent, folder / "horner", ignore=shutil.ignore_patterns("lib")
+    )
+    environment = os.environ | {"PYTHONPATH": str(folder), "HORNER_LIBRARY": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=folder
+    )
+    assert done.returncode == 1
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_no_library(tmp_path: Path) -> None:
+    line = import_error(tmp_path, "import horner")
+    assert line.startswith(f"ImportError: horner: no libhorner.so in {tmp_path}/horner/lib or")
+
+
+def test_broken_library(tmp_path: Path) -> None:
+    (tmp_path / "libhorner.so").write_bytes(b"not a library")
+    line = import_error(tmp_path, "import horner")
+    assert line.startswith(f"ImportError: horner: cannot load {tmp_path}/libhorner.so")
+
+
+def test_another_torch(tmp_path: Path) -> None:
+    program = "import torch; torch.__version__ = '2.12.0'; import horner"
+    line = import_error(tmp_path, program)
+    assert line == "ImportError: horner: built for torch 2.11, but this is torch 2.12.0"

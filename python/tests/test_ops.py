@@ -1,0 +1,253 @@
+"""The ops as PyTorch sees them: schema, autograd, compile, autocast, packed batches, errors."""
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import horner
+from samples import G, OPS, SAMPLES, Sample, name_of, part, tensors
+
+every_sample = pytest.mark.parametrize("sample", SAMPLES, ids=name_of)
+every_op = pytest.mark.parametrize("op", OPS)
+causal_samples = pytest.mark.parametrize("sample", [s for s in SAMPLES if s.causal], ids=name_of)
+
+
+def close(actual: Tensor | list[Tensor], expected: Tensor | list[Tensor]) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+
+
+def with_grad(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: x.detach().clone().requires_grad_() for name, x in inputs.items()}
+
+
+def loss(result: horner.Result) -> Tensor:
+    """A number that depends on every output, each entry with a weight of its own."""
+    total = torch.zeros((), dtype=torch.float64)
+    for x in tensors(result):
+        flat = torch.view_as_real(x).flatten() if x.is_complex() else x.flatten()
+        total = total + (flat.double() * torch.linspace(-1, 2, flat.numel())).sum()
+    return total
+
+
+def gradients(result: horner.Result, inputs: dict[str, Tensor]) -> list[Tensor]:
+    return list(torch.autograd.grad(loss(result), list(inputs.values())))
+
+
+# ---- one truth: the schema --------------------------------------------------------------------
+
+
+@every_op
+@pytest.mark.parametrize("suffix", ["", "_form"])
+def test_signature_is_the_schema(op: str, suffix: str) -> None:
+    schema = getattr(torch.ops.horner, op + suffix).default._schema
+    expected = []
+    for argument in schema.arguments:
+        optional = argument.has_default_value()
+        default = argument.default_value if optional else inspect.Parameter.empty
+        expected.append((argument.name, argument.kwarg_only, default))
+    actual = []
+    for name, parameter in inspect.signature(OPS[op]).parameters.items():
+        default = [] if parameter.default == () else parameter.default
+        actual.append((name, parameter.kind is inspect.Parameter.KEYWORD_ONLY, default))
+    assert actual == expected
+
+
+def test_every_op_has_its_function() -> None:
+    names = torch._C._dispatch_get_all_op_names()
+    forms = {name for name in names if name.startswith("horner::") and name.endswith("_form")}
+    assert forms == {f"horner::{op}_form" for op in OPS} and set(OPS) <= set(horner.__all__)
+
+
+# ---- PyTorch's own checks ---------------------------------------------------------------------
+
+
+@every_sample
+def test_opcheck(sample: Sample) -> None:
+    overload = getattr(torch.ops.horner, sample.op).default
+    torch.library.opcheck(overload, (), with_grad(sample.inputs()) | sample.everything)
+
+
+@every_sample
+def test_gradcheck(sample: Sample) -> None:
+    inputs = with_grad(sample.inputs(B=1, T=5))
+
+    def function(*values: Tensor) -> tuple[Tensor, ...]:
+        named = dict(zip(inputs, values, strict=True))
+        return tuple(tensors(sample.call(**named, **sample.everything)))
+
+    assert torch.autograd.gradcheck(function, tuple(inputs.values()), fast_mode=True)
+
+
+@causal_samples
+def test_gradcheck_of_the_state(sample: Sample) -> None:
+    inputs = sample.inputs(B=1, T=6)
+    before = sample.call(**part(inputs, 0, 3), **sample.everything).state
+
+    def function(*values: Tensor) -> tuple[Tensor, ...]:
+        left = list(values)
+        state = [x if x.dtype == torch.int64 else left.pop(0) for x in before]
+        return tuple(tensors(sample.call(**part(inputs, 3, 6), state=state, **sample.everything)))
+
+    floating = tuple(x.clone().requires_grad_() for x in before if x.dtype != torch.int64)
+    assert torch.autograd.gradcheck(function, floating, fast_mode=True)
+
+
+@every_sample
+def test_compiled_is_eager(sample: Sample) -> None:
+    compiled = torch.compile(sample.call, fullgraph=True, backend="aot_eager")
+    eager, inputs = with_grad(sample.inputs()), with_grad(sample.inputs())
+    expected = sample.call(**eager, **sample.everything)
+    actual = compiled(**inputs, **sample.everything)
+    close(tensors(actual), tensors(expected))
+    close(gradients(actual, inputs), gradients(expected, eager))
+
+
+@every_sample
+def test_second_derivative_is_refused(sample: Sample) -> None:
+    inputs = with_grad(sample.inputs())
+    first = sample.call(**inputs, **sample.options).o.abs().square().sum()
+    with pytest.raises(RuntimeError, match="second derivative") as error:  # by either line
+        (dv,) = torch.autograd.grad(first, inputs["v"], create_graph=True)
+        torch.autograd.grad(dv.abs().square().sum(), inputs["v"])
+    assert sample.op in str(error.value)
+
+
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if not s.complex], ids=name_of)
+def test_autocast_leaves_the_decay_in_fp32(sample: Sample) -> None:
+    inputs = with_grad(sample.inputs(dtype=torch.float32))
+    low = {name: x.detach() for name, x in inputs.items()}
+    low |= {name: low[name].bfloat16() for name in ("q", "k", "v") if name in low}
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = sample.call(**inputs, **sample.everything)
+    expected = sample.call(**low, **sample.everything)
+    assert actual.o.dtype == torch.bfloat16
+    for x, y in zip(tensors(actual), tensors(expected), strict=True):
+        assert x.dtype == y.dtype and torch.equal(x, y)
+    assert all(dx.dtype == torch.float32 for dx in gradients(actual, inputs))
+
+
+# ---- forms, states, packed batches ------------------------------------------------------------
+
+
+@every_sample
+def test_auto_says_what_it_runs(sample: Sample) -> None:
+    inputs = sample.inputs()
+    form = horner.form(sample.call, **inputs, **sample.everything)
+    assert form in ("recurrent", "parallel", "chunked", "step")
+    named = sample.call(**inputs, **sample.everything, form=form)
+    auto = sample.call(**inputs, **sample.everything)
+    assert all(map(torch.equal, tensors(auto), tensors(named)))
+    assert horner.form(sample.call, **inputs, **sample.options, form="recurrent") == "recurrent"
+
+
+@causal_samples
+def test_outputs_are_there_when_asked_for(sample: Sample) -> None:
+    inputs = sample.inputs()
+    bare, full = sample.call(**inputs, **sample.options), sample.call(**inputs, **sample.everything)
+    assert bare.state == [] and bare.norm is None
+    assert full.state and all(x.shape[0] == 2 for x in full.state)
+    assert (full.norm is not None) == sample.has_norm
+    assert full.norm is None or full.norm.shape == inputs["q"].shape[:3]
+    close(full.o, bare.o)
+
+
+@causal_samples
+def test_split_anywhere(sample: Sample) -> None:
+    inputs = sample.inputs(T=7)
+    whole = sample.call(**inputs, **sample.everything)
+    for s in range(1, 7):
+        first = sample.call(**part(inputs, 0, s), **sample.everything)
+        second = sample.call(**part(inputs, s, 7), state=first.state, **sample.everything)
+        close(torch.cat([first.o, second.o], 1), whole.o)
+        close(second.state, whole.state)
+
+
+@every_sample
+def test_packed_batch_is_separate_sequences(sample: Sample) -> None:
+    inputs = with_grad(sample.inputs(B=1, T=12))
+    ends = [0, 3, 4, 12]
+    packed = sample.call(**inputs, cu_seqlens=torch.tensor(ends), **sample.options)
+    separate = []
+    for start, end in zip(ends, ends[1:], strict=False):
+        separate.append(sample.call(**part(inputs, start, end), **sample.options).o)
+    expected = horner.Result(torch.cat(separate, 1), [], None)
+    close(packed.o, expected.o)
+    close(gradients(packed, inputs), gradients(expected, inputs))
+
+
+@causal_samples
+def test_packed_batch_carries_states(sample: Sample) -> None:
+    first, second, third = (sample.inputs(B=1, T=T, seed=T) for T in (3, 5, 4))
+    joined = {name: torch.cat([first[name], second[name]], 1) for name in first}
+    states = sample.call(
+        **joined, cu_seqlens=torch.tensor([0, 3, 8], dtype=torch.int32), **sample.everything
+    ).state
+    assert all(x.shape[0] == 2 for x in states)
+    # Sequence 0 goes on with `third`, sequence 1 with its first three tokens.
+    more = {name: torch.cat([x, x[:, :3]], 1) for name, x in third.items()}
+    packed = sample.call(
+        **more, state=states, cu_seqlens=torch.tensor([0, 4, 7]), **sample.everything
+    )
+    for start, row, count in ((0, first, 4), (4, second, 3)):
+        alone = {name: torch.cat([row[name], third[name][:, :count]], 1) for name in row}
+        expected = sample.call(**alone, **sample.options).o[:, -count:]
+        close(packed.o[:, start : start + count], expected)
+
+
+# ---- mistakes ---------------------------------------------------------------------------------
+
+
+def refused(sample: Sample, inputs: dict[str, Tensor], names: str, **options: Any) -> None:
+    """The call raises one line that names the op and what is wrong."""
+    with pytest.raises((RuntimeError, ValueError), match=names) as error:
+        sample.call(**inputs, **(sample.options | options))
+    text = str(error.value)
+    assert sample.op in text and "\n" not in text, text
+
+
+@every_sample
+def test_wrong_tensors_are_refused(sample: Sample) -> None:
+    inputs = sample.inputs()
+    for name, x in inputs.items():
+        wrong = [x[0], torch.zeros(x.shape, dtype=torch.int64)]
+        if name != next(iter(inputs)):  # the first tensor is what the others are compared with
+            wrong += [x[:1], x[:, :-1]]
+            heads = torch.cat([x, x], 2)[:, :, :3]
+            refused(sample, inputs | {name: heads}, rf"\b({name}|k)\b")  # k and v disagree
+        for value in wrong:
+            refused(sample, inputs | {name: value}, rf"\b{name}\b")
+
+
+@every_sample
+def test_wrong_options_are_refused(sample: Sample) -> None:
+    inputs = sample.inputs()
+    refused(sample, inputs, "form", form="quick")
+    refused(sample, inputs, "chunk", chunk=0)
+    refused(sample, inputs, "packed batch", cu_seqlens=torch.tensor([0, 7]))  # B is 2
+    one = sample.inputs(B=1)
+    for ends in ([0, 6], [1, 7], [0, 5, 3, 7]):
+        refused(sample, one, "cu_seqlens", cu_seqlens=torch.tensor(ends))
+    refused(sample, inputs, "state", state=[torch.zeros(3, G, 1)])
+
+
+@pytest.mark.parametrize(
+    "op, options, names",
+    [
+        ("attention", {"window": -1}, "window"),
+        ("attention", {"sinks": -1}, "sinks"),
+        ("power", {"order": -1}, "order"),
+        ("power", {"order": 3}, "odd"),
+        ("power", {"coefficients": [1.0, 1.0]}, "coefficients"),
+        ("power", {"decay": "within"}, "decay"),
+        ("power", {"norm": "l2"}, "norm"),
+        ("power", {"norm": "none", "log_norm": True}, "norm"),
+        ("linear", {"norm": "l2"}, "norm"),
+        ("linear", {"log_norm": True}, "norm"),
+    ],
+)
+def test_options_of_one_op_are_refused(op: str, options: dict[str, Any], names: str) -> None:
+    sample = Sample(op, "plain")
+    refused(sample, sample.inputs(), names, **options)
