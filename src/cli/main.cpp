@@ -72,6 +72,6 @@ int run_program(int argc, char** argv) {
 }  // namespace horner
 
 int main(int argc, char** argv) {
-  horner::open_cuda();
+  horner::start_program();
   return horner::run_program(argc, argv);
 }

@@ -3,7 +3,7 @@
 #include "core/device.h"
 
 int main(int argc, char** argv) {
-  horner::open_cuda();
+  horner::start_program();
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -20,12 +20,12 @@ Operands operands(const Inputs& in) {
   const int64_t G = in.v.size(2);
   const auto heads_first = [&](const at::Tensor& x) {  // (B,T,G,X) -> (B,G,1,T,X)
     if (!x.defined()) return x;
-    return (x.dim() == 3 ? x.unsqueeze(-1) : x).to(dtype).permute({0, 2, 1, 3}).unsqueeze(2);
+    return (x.dim() == 3 ? x.unsqueeze(-1) : x).to(dtype).permute({0, 2, 1, 3}).contiguous().unsqueeze(2);
   };
   Operands x;
   if (in.q.defined()) {
     const int64_t r = in.q.size(2) / G;
-    x.q = in.q.to(dtype).unflatten(2, {G, r}).permute({0, 2, 3, 1, 4});  // (B,G,r,T,K)
+    x.q = in.q.to(dtype).unflatten(2, {G, r}).permute({0, 2, 3, 1, 4}).contiguous();  // (B,G,r,T,K)
   }
   x.k = heads_first(in.k);
   x.v = heads_first(in.v);

@@ -54,10 +54,10 @@ Sum recur(const Weights& w, const Operands& x, at::Tensor S) {
   const int64_t T = x.v.size(-2);
   std::vector<at::Tensor> y;
   for (int64_t t = 0; t < T; ++t) {
-    const at::Tensor written = write(w.psi(token(x.k, t)), token(x.v, t));
+    const at::Tensor k = w.psi(token(x.k, t)).transpose(-1, -2), v = token(x.v, t);
     const at::Tensor g = x.g.defined() ? w.decay(token(x.g, t)).squeeze(-2) : x.g;
-    S = S.defined() ? decayed(g, S) + written : written;   // S_t = diag(exp g_t) S_{t-1} + psi(k_t)^T v_t
-    y.push_back(at::matmul(w.phi(token(x.q, t)), S));  // y_t = phi(q_t) S_t
+    S = S.defined() ? at::addcmul(decayed(g, S), k, v) : k * v;  // S_t = diag(exp g_t) S_{t-1} + psi(k_t)^T v_t
+    y.push_back(at::matmul(w.phi(token(x.q, t)), S));            // y_t = phi(q_t) S_t
   }
   return {at::cat(y, -2), S};
 }
@@ -87,14 +87,15 @@ Sum chunk_up(const Weights& w, const Operands& x, const at::Tensor& S0, int64_t 
     const at::Tensor G = w.decay(g);
     phi = phi * since_start(G).exp();                         // phi(q_t) e^{G_t}
     psi = psi * until_end(G).exp();                           // e^{G_C - G_s} psi(k_s)
-    total = G.sum(-2);                                        // G_C  (B,G,1,n,1|F)
+    total = G.sum(-2).exp();                                  // e^{G_C}  (B,G,1,n,1|F)
   }
   const std::vector<at::Tensor> writes = write(psi, v).unbind(3);  // n of (B,G,1,F,V)
   at::Tensor S = S0.defined() ? S0 : at::zeros_like(writes[0]);
   std::vector<at::Tensor> entering;
   for (size_t i = 0; i < writes.size(); ++i) {
     entering.push_back(S);
-    S = decayed(total.defined() ? total.select(3, int64_t(i)) : total, S) + writes[i];
+    S = total.defined() ? at::addcmul(writes[i], total.select(3, int64_t(i)).unsqueeze(-1), S)
+                        : writes[i] + S;
   }
   const at::Tensor before = at::matmul(phi, at::stack(entering, 3));  // phi(q_t) e^{G_t} S_0
   return {from_chunks(inside + before, x.v.size(-2)), S};
@@ -115,7 +116,7 @@ Sum chunk_up_segments(const Weights& w, const Operands& x, const at::Tensor& S0,
     sum = chunk_up(w, {segment(x.q), segment(x.k), segment(x.v), segment(x.g), {}}, sum.S, C);
     y.push_back(sum.y);
   }
-  return {at::cat(y, -2), sum.S};
+  return {y.size() == 1 ? y[0] : at::cat(y, -2), sum.S};
 }
 
 struct Problem {
