@@ -10,7 +10,8 @@ namespace horner {
 struct Command {
   const char* name;
   const char* about;
-  std::function<int()> (*declare)(CLI::App&);  // adds the flags; what it returns gives the exit code
+  std::function<int()> (*declare
+  )(CLI::App&);  // adds the flags; what it returns gives the exit code
 };
 
 std::function<int()> declare_list(CLI::App&);

@@ -14,7 +14,8 @@ constexpr int64_t kDim = 64, kTokens = 1024;  // the shape that state sizes are 
 
 // Measured from the tensors of a state; no memory is touched.
 int64_t state_bytes(const Op& op) {
-  const at::Tensor x = at::empty({1, kTokens, 1, kDim}, at::TensorOptions().device(at::kMeta).dtype(at::kFloat));
+  const at::Tensor x =
+      at::empty({1, kTokens, 1, kDim}, at::TensorOptions().device(at::kMeta).dtype(at::kFloat));
   Inputs in;
   for (const std::string_view name : op.inputs) input(in, name.substr(0, name.find('?'))) = x;
   return op.zero_state(in, kTokens, op.defaults).bytes();
@@ -34,7 +35,8 @@ Json as_json() {
     Options defaults = op.defaults;
     Json options = Json::object();
     for (const Field& field : fields(defaults)) {
-      const bool taken = std::find(op.options.begin(), op.options.end(), field.name) != op.options.end();
+      const bool taken =
+          std::find(op.options.begin(), op.options.end(), field.name) != op.options.end();
       if (taken) options[field.name] = {{"default", get_json(field)}, {"help", field.help}};
     }
     Json variants = Json::array();
@@ -49,14 +51,18 @@ Json as_json() {
          {"variants", variants}}
     );
   }
-  return {{"ops", list}, {"state_of", {{"H", 1}, {"K", kDim}, {"V", kDim}, {"T", kTokens}, {"dtype", "fp32"}}}};
+  return {
+      {"ops", list},
+      {"state_of", {{"H", 1}, {"K", kDim}, {"V", kDim}, {"T", kTokens}, {"dtype", "fp32"}}}};
 }
 
 Table as_table() {
   Table table{{"op", "recurrence", "inputs", fmt::format("state, K=V={}", kDim)}, {}};
   for (const Op& op : ops()) {
     table.rows.push_back(
-        {std::string(op.name), std::string(op.equation), fmt::format("{}", fmt::join(op.inputs, " ")),
+        {std::string(op.name),
+         std::string(op.equation),
+         fmt::format("{}", fmt::join(op.inputs, " ")),
          short_bytes(double(state_bytes(op)))}
     );
   }
@@ -74,7 +80,11 @@ std::function<int()> declare_list(CLI::App& app) {
       fmt::print("{}\n", as_json().dump(2));
     } else {
       fmt::print("{}", *markdown ? as_table().markdown() : as_table().text());
-      if (!*markdown) fmt::print("\nState of one head in fp32; attention's after {} tokens, power's at order 2.\n", kTokens);
+      if (!*markdown)
+        fmt::print(
+            "\nState of one head in fp32; attention's after {} tokens, power's at order 2.\n",
+            kTokens
+        );
     }
     return 0;
   };

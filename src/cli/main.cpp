@@ -30,7 +30,9 @@ int report_error(const std::string& who, const std::string& message, int code) {
 }
 
 int run_program(int argc, char** argv) {
-  CLI::App app("Softmax attention and everything that approximates it, as one recurrence.", "horner");
+  CLI::App app(
+      "Softmax attention and everything that approximates it, as one recurrence.", "horner"
+  );
   app.set_version_flag("--version", "horner 0.1.0");
   app.allow_extras();
   std::vector<std::pair<CLI::App*, std::function<int()>>> actions;

@@ -17,7 +17,8 @@ namespace {
 Table summary(const VerifyReport& report) {
   std::vector<const Op*> columns;
   for (const VerifyRow& row : report.rows) {
-    if (std::find(columns.begin(), columns.end(), row.op) == columns.end()) columns.push_back(row.op);
+    if (std::find(columns.begin(), columns.end(), row.op) == columns.end())
+      columns.push_back(row.op);
   }
   Table table{{"property", "at most"}, {}};
   for (const Op* op : columns) table.head.emplace_back(op->name);
@@ -30,8 +31,9 @@ Table summary(const VerifyReport& report) {
       for (const VerifyRow& row : report.rows) {
         if (row.op != op || row.property != &property) continue;
         bound = std::max(bound, row.measure.bound);
-        const bool worse = worst == nullptr || (worst->holds() && !row.holds()) ||
-                           (worst->holds() == row.holds() && row.measure.error > worst->measure.error);
+        const bool worse =
+            worst == nullptr || (worst->holds() && !row.holds()) ||
+            (worst->holds() == row.holds() && row.measure.error > worst->measure.error);
         if (worse) worst = &row;
       }
       const std::string mark = worst == nullptr || worst->holds() ? "" : " FAILS";
@@ -47,14 +49,28 @@ Table summary(const VerifyReport& report) {
 void print(const VerifyReport& report) {
   const VerifyOptions& o = report.options;
   fmt::print(
-      "The contract on {}: B={} T={} H={} G={} K={} V={}, seed {}. Worst relative error, or violations.\n\n{}\n",
-      report.device, o.B, o.T, o.H, o.G, o.K, o.V, o.seed, summary(report).text()
+      "The contract on {}: B={} T={} H={} G={} K={} V={}, seed {}. Worst relative error, or "
+      "violations.\n\n{}\n",
+      report.device,
+      o.B,
+      o.T,
+      o.H,
+      o.G,
+      o.K,
+      o.V,
+      o.seed,
+      summary(report).text()
   );
   for (const VerifyRow& row : report.rows) {
     if (row.holds()) continue;
     fmt::print(
-        "fails: {}, {}, {}: {}\n", row.op->name, row.variant, row.property->name,
-        row.failure.empty() ? fmt::format("{:.3g}, at most {:.3g}", row.measure.error, row.measure.bound) : row.failure
+        "fails: {}, {}, {}: {}\n",
+        row.op->name,
+        row.variant,
+        row.property->name,
+        row.failure.empty()
+            ? fmt::format("{:.3g}, at most {:.3g}", row.measure.error, row.measure.bound)
+            : row.failure
     );
   }
   if (report.failed() == 0) {
@@ -77,10 +93,13 @@ std::function<int()> declare_verify(CLI::App& app) {
     VerifyReport report;
     {
       std::optional<Progress> progress;
-      report = verify(*options, [&](size_t done, size_t total, std::string_view op, std::string_view property) {
-        if (!progress) progress.emplace(total);
-        progress->at(done, std::string(op), std::string(property));
-      });
+      report = verify(
+          *options,
+          [&](size_t done, size_t total, std::string_view op, std::string_view property) {
+            if (!progress) progress.emplace(total);
+            progress->at(done, std::string(op), std::string(property));
+          }
+      );
     }
     if (!out->empty()) {
       std::filesystem::create_directories(*out);

@@ -7,7 +7,14 @@ extern "C" const char* horner_describe_gpu(int device) {
   static char text[256];
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) return "unknown GPU";
-  std::snprintf(text, sizeof text, "%s, %d SMs, sm_%d%d", properties.name,
-                properties.multiProcessorCount, properties.major, properties.minor);
+  std::snprintf(
+      text,
+      sizeof text,
+      "%s, %d SMs, sm_%d%d",
+      properties.name,
+      properties.multiProcessorCount,
+      properties.major,
+      properties.minor
+  );
   return text;
 }

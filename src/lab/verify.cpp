@@ -8,7 +8,8 @@ namespace horner {
 namespace {
 
 Dims checked_dims(const VerifyOptions& o) {
-  for (const auto& [name, value] : {std::pair{"B", o.B}, {"T", o.T}, {"H", o.H}, {"G", o.G}, {"K", o.K}, {"V", o.V}}) {
+  for (const auto& [name, value] :
+       {std::pair{"B", o.B}, {"T", o.T}, {"H", o.H}, {"G", o.G}, {"K", o.K}, {"V", o.V}}) {
     HORNER_CHECK(value >= 1, "{} must be at least 1, got {}", name, value);
   }
   HORNER_CHECK(o.H % o.G == 0, "H must be a multiple of G, got H = {} and G = {}", o.H, o.G);
@@ -48,7 +49,9 @@ VerifyReport verify(const VerifyOptions& options, const Tell& tell) {
 }
 
 size_t VerifyReport::failed() const {
-  return size_t(std::count_if(rows.begin(), rows.end(), [](const VerifyRow& row) { return !row.holds(); }));
+  return size_t(std::count_if(rows.begin(), rows.end(), [](const VerifyRow& row) {
+    return !row.holds();
+  }));
 }
 
 Json VerifyReport::json() const {
@@ -64,7 +67,12 @@ Json VerifyReport::json() const {
     );
     if (!row.failure.empty()) list.back()["failure"] = row.failure;
   }
-  return {{"device", device}, {"options", to_json(options)}, {"checks", rows.size()}, {"failed", failed()}, {"rows", list}};
+  return {
+      {"device", device},
+      {"options", to_json(options)},
+      {"checks", rows.size()},
+      {"failed", failed()},
+      {"rows", list}};
 }
 
 }  // namespace horner

@@ -20,7 +20,11 @@ Operands operands(const Inputs& in) {
   const int64_t G = in.v.size(2);
   const auto heads_first = [&](const at::Tensor& x) {  // (B,T,G,X) -> (B,G,1,T,X)
     if (!x.defined()) return x;
-    return (x.dim() == 3 ? x.unsqueeze(-1) : x).to(dtype).permute({0, 2, 1, 3}).contiguous().unsqueeze(2);
+    return (x.dim() == 3 ? x.unsqueeze(-1) : x)
+        .to(dtype)
+        .permute({0, 2, 1, 3})
+        .contiguous()
+        .unsqueeze(2);
   };
   Operands x;
   if (in.q.defined()) {
@@ -50,21 +54,24 @@ at::Tensor to_chunks(const at::Tensor& x, int64_t C) {
   return padded.unflatten(-2, {n, C});
 }
 
-at::Tensor from_chunks(const at::Tensor& x, int64_t T) { return x.flatten(-3, -2).narrow(-2, 0, T); }
+at::Tensor from_chunks(const at::Tensor& x, int64_t T) {
+  return x.flatten(-3, -2).narrow(-2, 0, T);
+}
 
 at::Tensor since_start(const at::Tensor& g) { return g.cumsum(-2); }
 
 at::Tensor until_end(const at::Tensor& g) {
   const int64_t C = g.size(-2);
-  const at::Tensor after = at::constant_pad_nd(g.narrow(-2, 1, C - 1), {0, 0, 0, 1});  // g_{t+1}, 0 at t = C
+  const at::Tensor after =
+      at::constant_pad_nd(g.narrow(-2, 1, C - 1), {0, 0, 0, 1});  // g_{t+1}, 0 at t = C
   return after.flip(-2).cumsum(-2).flip(-2);
 }
 
 at::Tensor between(const at::Tensor& g) {
   const int64_t C = g.size(-2);
   const at::Tensor later = at::ones({C, C}, g.options().dtype(at::kBool)).tril(-1);  // r > s
-  const at::Tensor counted = g.masked_fill(later.logical_not(), 0.0);                // g_r where r > s, (C,C)
-  const at::Tensor future = later.t();                                               // t < s
+  const at::Tensor counted = g.masked_fill(later.logical_not(), 0.0);  // g_r where r > s, (C,C)
+  const at::Tensor future = later.t();                                 // t < s
   return counted.cumsum(-2).masked_fill(future, -std::numeric_limits<double>::infinity());
 }
 
@@ -76,9 +83,11 @@ at::Tensor halved_products(const at::Tensor& q, const at::Tensor& k, const at::T
   if (C == 1) return (q * k).sum(-1, true);
   const auto halves = [&](const at::Tensor& x) { return x.unflatten(-2, {2, C / 2}); };
   const at::Tensor q2 = halves(q), k2 = halves(k), g2 = halves(g);
-  const at::Tensor within = halved_products(q2, k2, g2);                               // (...,2,C/2,C/2)
-  const at::Tensor late = q2.select(-3, 1) * since_start(g2.select(-3, 1)).exp();      // q_t e^{G_t - G_m}
-  const at::Tensor early = k2.select(-3, 0) * until_end(g2.select(-3, 0)).exp();       // k_s e^{G_m - G_s}
+  const at::Tensor within = halved_products(q2, k2, g2);  // (...,2,C/2,C/2)
+  const at::Tensor late =
+      q2.select(-3, 1) * since_start(g2.select(-3, 1)).exp();  // q_t e^{G_t - G_m}
+  const at::Tensor early =
+      k2.select(-3, 0) * until_end(g2.select(-3, 0)).exp();  // k_s e^{G_m - G_s}
   const at::Tensor across = at::matmul(late, early.transpose(-1, -2));
   return at::cat(
       {at::cat({within.select(-3, 0), at::zeros_like(across)}, -1),

@@ -16,16 +16,20 @@ struct Operands {
   at::Tensor q, k, v, g, beta;
 };
 Operands operands(const Inputs&);
-at::ScalarType state_dtype(const Inputs&);              // fp32 for everything narrower
-at::Tensor to_output(const at::Tensor& y, const Inputs&);  // (B,G,r,T,V) -> (B,T,H,V) in the dtype of v
-at::Tensor to_norm(const at::Tensor& y);                // (B,G,r,T,1) -> (B,T,H)
+at::ScalarType state_dtype(const Inputs&);  // fp32 for everything narrower
+at::Tensor
+to_output(const at::Tensor& y, const Inputs&);  // (B,G,r,T,V) -> (B,T,H,V) in the dtype of v
+at::Tensor to_norm(const at::Tensor& y);        // (B,G,r,T,1) -> (B,T,H)
 
-at::Tensor to_chunks(const at::Tensor& x, int64_t C);       // (...,T,X) -> (...,n,C,X), zeros after the end
-at::Tensor from_chunks(const at::Tensor& x, int64_t T);        // and back
+at::Tensor to_chunks(
+    const at::Tensor& x, int64_t C
+);  // (...,T,X) -> (...,n,C,X), zeros after the end
+at::Tensor from_chunks(const at::Tensor& x, int64_t T);  // and back
 
-at::Tensor since_start(const at::Tensor& g);            // G_t = g_1 + .. + g_t        (...,C,X)
-at::Tensor until_end(const at::Tensor& g);              // G_C - G_t = g_{t+1} + .. + g_C
-at::Tensor between(const at::Tensor& g);                // G_t - G_s for s <= t, else -inf   (...,C,1) -> (...,C,C)
+at::Tensor since_start(const at::Tensor& g);  // G_t = g_1 + .. + g_t        (...,C,X)
+at::Tensor until_end(const at::Tensor& g);    // G_C - G_t = g_{t+1} + .. + g_C
+at::Tensor between(const at::Tensor& g
+);  // G_t - G_s for s <= t, else -inf   (...,C,1) -> (...,C,C)
 
 // q_t . diag(exp(G_t - G_s)) k_s for s <= t, else 0   (...,C,C); g undefined, (...,C,1) or (...,C,K).
 at::Tensor decayed_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& g);

@@ -138,7 +138,8 @@ Measure causal(const Case& c) {
     name = name.substr(0, name.find('?'));
     if (!input(in, name).defined()) continue;
     input(changed, name) = at::cat(
-        {input(in, name).narrow(1, 0, t), input(other, name).narrow(1, t, c.dims.T - t)}, 1);
+        {input(in, name).narrow(1, 0, t), input(other, name).narrow(1, t, c.dims.T - t)}, 1
+    );
   }
   Measure m{0, 0};
   for_each_form(c, [&](const Options& o) {
@@ -168,7 +169,9 @@ Measure independent(const Case& c) {
   const int64_t kept = c.op.name == "scan" ? 1 : r;
   for_each_form(c, [&](const Options& o) {
     const at::Tensor a = run(c.op, in, {}, o).o, b = run(c.op, changed, {}, o).o;
-    const auto rest = [&](const at::Tensor& x) { return x.narrow(0, 1, x.size(0) - 1).narrow(2, kept, x.size(2) - kept); };
+    const auto rest = [&](const at::Tensor& x) {
+      return x.narrow(0, 1, x.size(0) - 1).narrow(2, kept, x.size(2) - kept);
+    };
     m.error += at::equal(rest(a), rest(b)) ? 0 : 1;
   });
   return m;
@@ -185,13 +188,16 @@ Measure grouped(const Case& c) {
   });
   Measure m{0, kExact};
   for_each_form(c, [&](const Options& o) {
-    m.error = std::max(m.error, relative_error(run(c.op, in, {}, o).o, run(c.op, repeated, {}, o).o));
+    m.error =
+        std::max(m.error, relative_error(run(c.op, in, {}, o).o, run(c.op, repeated, {}, o).o));
   });
   return m;
 }
 
 double dot_product(const at::Tensor& a, const at::Tensor& b) {
-  const auto real = [](const at::Tensor& x) { return x.is_complex() ? at::view_as_real(x.resolve_conj()) : x; };
+  const auto real = [](const at::Tensor& x) {
+    return x.is_complex() ? at::view_as_real(x.resolve_conj()) : x;
+  };
   return (real(a) * real(b)).sum().item<double>();
 }
 
@@ -233,7 +239,8 @@ Measure gradients(const Case& c) {
       const c10::AutoGradMode graph(true);
       const auto grads = torch::autograd::grad({loss(leaves)}, list, {}, {}, false, true);
       for (size_t i = 0; i < grads.size(); ++i) {
-        if (grads[i].defined()) exact += dot_product(grads[i], along[i]);  // order 0 reads no q and no k
+        if (grads[i].defined())
+          exact += dot_product(grads[i], along[i]);  // order 0 reads no q and no k
       }
     }
     const auto moved = [&](double h) {
@@ -246,7 +253,8 @@ Measure gradients(const Case& c) {
       return loss(in).item<double>();
     };
     const double h = 3e-4;
-    const double difference = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+    const double difference =
+        (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
     const double scale = std::max(std::abs(loss(at_point).item<double>()), std::abs(exact));
     m.error = std::max(m.error, std::abs(exact - difference) / std::max(scale, 1.0));
   }
@@ -296,14 +304,17 @@ Measure same_bits(const Case& c) {
   const Inputs in = sample_inputs(c, at::kFloat);
   Measure m{0, 0};
   for_each_form(c, [&](const Options& o) {
-    m.error += at::equal(run(c.op, in, {}, o).o, run(c.op, sample_inputs(c, at::kFloat), {}, o).o) ? 0 : 1;
+    m.error +=
+        at::equal(run(c.op, in, {}, o).o, run(c.op, sample_inputs(c, at::kFloat), {}, o).o) ? 0 : 1;
   });
   return m;
 }
 
 Inputs to_type(const Case& c, const Inputs& in, at::ScalarType type, at::Device device) {
   return map_inputs(c, in, [&](const at::Tensor& x) {
-    return x.to(device, x.is_complex() ? c10::toComplexType(type == at::kDouble ? type : at::kFloat) : type);
+    return x.to(
+        device, x.is_complex() ? c10::toComplexType(type == at::kDouble ? type : at::kFloat) : type
+    );
   });
 }
 
@@ -416,10 +427,13 @@ const std::vector<Property>& contract() {
 double relative_error(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes()) return std::numeric_limits<double>::infinity();
   if (b.numel() == 0) return 0;
-  const auto wide = [](const at::Tensor& x) { return x.is_complex() ? x.to(at::kComplexDouble) : x.to(at::kDouble); };
+  const auto wide = [](const at::Tensor& x) {
+    return x.is_complex() ? x.to(at::kComplexDouble) : x.to(at::kDouble);
+  };
   const double difference = (wide(a) - wide(b)).abs().max().item<double>();
   const double largest = wide(b).abs().max().item<double>();
-  if (!(difference < std::numeric_limits<double>::infinity())) return std::numeric_limits<double>::infinity();
+  if (!(difference < std::numeric_limits<double>::infinity()))
+    return std::numeric_limits<double>::infinity();
   return difference / std::max(largest, 1e-30);
 }
 

@@ -15,9 +15,9 @@ struct Case {
 };
 
 struct Measure {
-  double error = 0;        // relative to the largest value, or a count of violations
-  double bound = 0;        // holds when error <= bound
-  bool applies = true;     // false: this variant has no such property
+  double error = 0;     // relative to the largest value, or a count of violations
+  double bound = 0;     // holds when error <= bound
+  bool applies = true;  // false: this variant has no such property
   bool holds() const { return error <= bound; }  // false for NaN
 };
 

@@ -42,7 +42,8 @@ std::string row_name(const testing::TestParamInfo<Row>& info) {
 void expect_holds(const Row& row, at::Device device) {
   const Dims dims{.B = 2, .T = 37, .H = 4, .G = 2, .K = 5, .V = 6};
   const Measure m = row.property.measure({*row.op, row.variant, dims, device, 1});
-  if (!m.applies) GTEST_SKIP() << "no such property: " << row.variant.name << ", " << row.property.name;
+  if (!m.applies)
+    GTEST_SKIP() << "no such property: " << row.variant.name << ", " << row.property.name;
   EXPECT_LE(m.error, m.bound) << row.property.meaning;
 }
 

@@ -61,7 +61,8 @@ void expect_case(const Op& op, const Golden& golden, Options options, const std:
   const Result y = run(op, in, state, options);
   expect_close(y.o, golden.get("o"), what + " o");
   expect_close(y.norm, golden.get("norm"), what + " norm");
-  if (golden.get("state").defined()) expect_close(y.state.parts[0], golden.get("state"), what + " state");
+  if (golden.get("state").defined())
+    expect_close(y.state.parts[0], golden.get("state"), what + " state");
   const auto grads = torch::autograd::grad({y.o}, leaves, {golden.get("do")});
   for (size_t i = 0; i < grads.size(); ++i) {
     expect_close(grads[i], expected[i], fmt::format("{} gradient {}", what, i));
@@ -101,7 +102,8 @@ TEST(Goldens, ExponentialGate) {
       const at::Tensor i = golden.leaf("i"), f = golden.leaf("f");
       State state;
       if (golden.get("C0").defined()) {
-        state.parts = {at::cat({golden.get("C0"), golden.get("n0").unsqueeze(-1)}, -1), golden.get("m0")};
+        state.parts = {
+            at::cat({golden.get("C0"), golden.get("n0").unsqueeze(-1)}, -1), golden.get("m0")};
       }
       Options options;
       options.form = form;
@@ -111,12 +113,14 @@ TEST(Goldens, ExponentialGate) {
       const std::string what = fmt::format("mlstm {} {}", name, form);
       expect_close(y.o, golden.get("o"), what + " o");
       const at::Tensor S = at::cat({golden.get("C"), golden.get("n").unsqueeze(-1)}, -1);
-      const at::Tensor shift = (y.state.parts[1] - golden.get("m")).exp().unsqueeze(-1).unsqueeze(-1);
+      const at::Tensor shift =
+          (y.state.parts[1] - golden.get("m")).exp().unsqueeze(-1).unsqueeze(-1);
       expect_close(y.state.parts[0] * shift, S, what + " state");
       const std::vector<at::Tensor> leaves = {in.q, in.k, in.v, i, f};
       const auto grads = torch::autograd::grad({y.o}, leaves, {golden.get("do")});
       const char* names[] = {"dq", "dk", "dv", "di", "df"};
-      for (size_t n = 0; n < 5; ++n) expect_close(grads[n], golden.get(names[n]), what + " " + names[n]);
+      for (size_t n = 0; n < 5; ++n)
+        expect_close(grads[n], golden.get(names[n]), what + " " + names[n]);
     }
   }
 }

@@ -27,15 +27,24 @@ using torch::jit::Stack;
 
 template <class T>
 std::string schema_type() {
-  if constexpr (std::is_same_v<T, bool>) return "bool";
-  else if constexpr (std::is_same_v<T, int64_t>) return "int";
-  else if constexpr (std::is_same_v<T, double>) return "float";
-  else if constexpr (std::is_same_v<T, std::string>) return "str";
-  else if constexpr (std::is_same_v<T, std::optional<int64_t>>) return "int?";
-  else if constexpr (std::is_same_v<T, std::optional<double>>) return "float?";
-  else if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "int[]";
-  else if constexpr (std::is_same_v<T, std::vector<double>>) return "float[]";
-  else return "str[]";
+  if constexpr (std::is_same_v<T, bool>)
+    return "bool";
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return "int";
+  else if constexpr (std::is_same_v<T, double>)
+    return "float";
+  else if constexpr (std::is_same_v<T, std::string>)
+    return "str";
+  else if constexpr (std::is_same_v<T, std::optional<int64_t>>)
+    return "int?";
+  else if constexpr (std::is_same_v<T, std::optional<double>>)
+    return "float?";
+  else if constexpr (std::is_same_v<T, std::vector<int64_t>>)
+    return "int[]";
+  else if constexpr (std::is_same_v<T, std::vector<double>>)
+    return "float[]";
+  else
+    return "str[]";
 }
 
 std::string schema_option(const Field& field) {
@@ -63,10 +72,14 @@ std::string schema_arguments(const Op& op, bool backward) {
   for (std::string_view name : op.inputs) {
     const bool optional = name.ends_with('?');
     if (optional) name.remove_suffix(1);
-    text += fmt::format("Tensor{} {}{}, ", optional ? "?" : "", name, optional && !backward ? "=None" : "");
+    text += fmt::format(
+        "Tensor{} {}{}, ", optional ? "?" : "", name, optional && !backward ? "=None" : ""
+    );
   }
-  text += backward ? "Tensor[]? state, Tensor? cu_seqlens, Tensor? do, Tensor?[] dstate, Tensor? dnorm, *"
-                   : "Tensor[]? state=None, Tensor? cu_seqlens=None, *";
+  text +=
+      backward
+          ? "Tensor[]? state, Tensor? cu_seqlens, Tensor? do, Tensor?[] dstate, Tensor? dnorm, *"
+          : "Tensor[]? state=None, Tensor? cu_seqlens=None, *";
   Options options = op.defaults;
   for (const Field& field : option_fields(op, options)) text += ", " + schema_option(field);
   return text;
@@ -88,7 +101,8 @@ struct Call {
   // Every tensor that may have a gradient: op.inputs, absent ones too, then the state.
   std::vector<at::Tensor> tensors(const Op& op) const {
     std::vector<at::Tensor> list;
-    for (const std::string_view name : op.inputs) list.push_back(input(in, name.substr(0, name.find('?'))));
+    for (const std::string_view name : op.inputs)
+      list.push_back(input(in, name.substr(0, name.find('?'))));
     list.insert(list.end(), state.parts.begin(), state.parts.end());
     return list;
   }
@@ -100,8 +114,12 @@ struct Call {
   }
 };
 
-at::Tensor optional_tensor(const c10::IValue& value) { return value.isNone() ? at::Tensor() : value.toTensor(); }
-c10::IValue optional_value(const at::Tensor& x) { return x.defined() ? c10::IValue(x) : c10::IValue(); }
+at::Tensor optional_tensor(const c10::IValue& value) {
+  return value.isNone() ? at::Tensor() : value.toTensor();
+}
+c10::IValue optional_value(const at::Tensor& x) {
+  return x.defined() ? c10::IValue(x) : c10::IValue();
+}
 
 Call pop_call(const Op& op, Stack* stack, bool backward = false) {
   Call call;
@@ -117,11 +135,14 @@ Call pop_call(const Op& op, Stack* stack, bool backward = false) {
   call.in.cu_seqlens = optional_tensor(*next++);
   if (backward) {
     call.grad.o = optional_tensor(*next++);
-    for (const c10::IValue& part : (next++)->toListRef()) call.grad.state.push_back(optional_tensor(part));
+    for (const c10::IValue& part : (next++)->toListRef())
+      call.grad.state.push_back(optional_tensor(part));
     call.grad.norm = optional_tensor(*next++);
   }
   for (const Field& field : fields) {
-    std::visit([&](auto* value) { *value = next->to<std::decay_t<decltype(*value)>>(); }, field.value);
+    std::visit(
+        [&](auto* value) { *value = next->to<std::decay_t<decltype(*value)>>(); }, field.value
+    );
     ++next;
   }
   torch::jit::drop(*stack, count);
@@ -216,7 +237,8 @@ struct Backward : Kernel {
     };
     flows(result.o, call.grad.o);
     if (result.norm.defined()) flows(result.norm, call.grad.norm);
-    for (size_t i = 0; i < result.state.parts.size(); ++i) flows(result.state.parts[i], call.grad.state[i]);
+    for (size_t i = 0; i < result.state.parts.size(); ++i)
+      flows(result.state.parts[i], call.grad.state[i]);
     for (const at::Tensor& x : leaves) {
       if (differentiable(x)) inputs.push_back(x);
     }
@@ -240,7 +262,8 @@ struct MetaForward : Kernel {
     const c10::SymInt B = v.sym_size(0), T = v.sym_size(1);
     const c10::SymInt H = call.in.q.defined() ? call.in.q.sym_size(2) : v.sym_size(2);
     const at::ScalarType wide = state_dtype(call.in);
-    const at::TensorOptions out = v.options().dtype(c10::isComplexType(wide) ? wide : v.scalar_type());
+    const at::TensorOptions out =
+        v.options().dtype(c10::isComplexType(wide) ? wide : v.scalar_type());
     Result result;
     result.o = at::empty_symint({B, T, H, v.sym_size(3)}, out);
     if (call.options.log_norm) result.norm = at::empty_symint({B, T, H}, v.options().dtype(wide));
@@ -250,12 +273,14 @@ struct MetaForward : Kernel {
 
   State final_state(const Call& call) const {
     c10::SymInt tokens = call.in.v.sym_size(1);
-    if (!call.state.empty() && call.state.parts[0].dim() > 2) tokens = tokens + call.state.parts[0].sym_size(2);
+    if (!call.state.empty() && call.state.parts[0].dim() > 2)
+      tokens = tokens + call.state.parts[0].sym_size(2);
     State state = op.zero_state(call.in, tokens, call.options);
     if (!call.in.cu_seqlens.defined()) return state;
     HORNER_CHECK(
         op.name != "attention" || call.options.window > 0,
-        "[attention] the cache of a packed batch is as long as its longest sequence, which a traced "
+        "[attention] the cache of a packed batch is as long as its longest sequence, which a "
+        "traced "
         "graph cannot know: ask for a window, or for no final_state"
     );
     for (at::Tensor& part : state.parts) {
@@ -273,7 +298,9 @@ struct MetaBackward : Kernel {
     const Call call = pop_call(op, stack, true);
     std::vector<at::Tensor> all;
     for (const at::Tensor& x : call.tensors(op)) {
-      all.push_back(differentiable(x) ? at::empty_symint(x.sym_sizes(), x.options()) : nothing(call));
+      all.push_back(
+          differentiable(x) ? at::empty_symint(x.sym_sizes(), x.options()) : nothing(call)
+      );
     }
     torch::jit::push(*stack, all);
   }
@@ -284,7 +311,10 @@ struct MetaBackward : Kernel {
 // undefined tensor.
 struct Node : torch::autograd::Function<Node> {
   static variable_list forward(
-      AutogradContext* ctx, const Op* op, const std::shared_ptr<Call>& call, at::TensorList /* present */
+      AutogradContext* ctx,
+      const Op* op,
+      const std::shared_ptr<Call>& call,
+      at::TensorList /* present */
   ) {
     const at::AutoDispatchBelowADInplaceOrView below;
     Stack stack = push_call(*op, *call);
@@ -346,7 +376,8 @@ struct AutogradBackward : Kernel {
     for (const at::Tensor& x : all) {
       HORNER_CHECK(
           !at::GradMode::is_enabled() || !x.defined() || !x.requires_grad(),
-          "[{}] has no second derivative: its backward cannot be differentiated again", op.name
+          "[{}] has no second derivative: its backward cannot be differentiated again",
+          op.name
       );
     }
     const at::AutoDispatchBelowADInplaceOrView below;

@@ -40,7 +40,9 @@ struct Shape {
   std::vector<c10::SymInt> sizes;
 };
 
-void check_shape(const Op& op, std::string_view name, const at::Tensor& x, const std::vector<Shape>& allowed) {
+void check_shape(
+    const Op& op, std::string_view name, const at::Tensor& x, const std::vector<Shape>& allowed
+) {
   if (!x.defined()) return;
   std::string rule;
   for (const Shape& s : allowed) {
@@ -55,8 +57,15 @@ void check_shapes(const Op& op, const Inputs& in) {
   const at::Tensor& first = in.q.defined() ? in.q : in.v;
   for (const at::Tensor* x : {&in.q, &in.k, &in.v}) {
     HORNER_CHECK(
-        !x->defined() || x->dim() == 4, "[{}] {} must have 4 dimensions (B,T,{}), got {}", op.name,
-        x == &in.q ? "q" : x == &in.k ? "k" : "v", x == &in.v ? "G,V" : x == &in.k ? "G,K" : "H,K",
+        !x->defined() || x->dim() == 4,
+        "[{}] {} must have 4 dimensions (B,T,{}), got {}",
+        op.name,
+        x == &in.q   ? "q"
+        : x == &in.k ? "k"
+                     : "v",
+        x == &in.v   ? "G,V"
+        : x == &in.k ? "G,K"
+                     : "H,K",
         shape(*x)
     );
   }
@@ -70,8 +79,10 @@ void check_shapes(const Op& op, const Inputs& in) {
     check_shape(op, "k", in.k, {{"(B,T,G,K)", {B, T, G, K}}});
     HORNER_CHECK(
         G >= 1 && H % G == 0,
-        "[{}] the {} heads of q must be a multiple of the {} heads of k and v", op.name,
-        c10::str(H), c10::str(G)
+        "[{}] the {} heads of q must be a multiple of the {} heads of k and v",
+        op.name,
+        c10::str(H),
+        c10::str(G)
     );
     decays.push_back({"(B,T,G,K)", {B, T, G, K}});
   } else {
@@ -83,8 +94,10 @@ void check_shapes(const Op& op, const Inputs& in) {
     HORNER_CHECK(
         in.cu_seqlens.dim() == 1 && in.cu_seqlens.sym_size(0) >= 2 &&
             at::isIntegralType(in.cu_seqlens.scalar_type(), false),
-        "[{}] cu_seqlens must be (n+1) whole numbers, got {} {}", op.name,
-        c10::str(in.cu_seqlens.scalar_type()), shape(in.cu_seqlens)
+        "[{}] cu_seqlens must be (n+1) whole numbers, got {} {}",
+        op.name,
+        c10::str(in.cu_seqlens.scalar_type()),
+        shape(in.cu_seqlens)
     );
     HORNER_CHECK(B == 1, "[{}] a packed batch must have B = 1, got {}", op.name, c10::str(B));
   }
@@ -97,16 +110,27 @@ void check_types(const Op& op, const Inputs& in) {
     if (!x.defined()) continue;
     HORNER_CHECK(
         x.is_floating_point() || (op.complex && x.is_complex()),
-        "[{}] {} must be floating point, got {}", op.name, bare_name(name), c10::str(x.scalar_type())
+        "[{}] {} must be floating point, got {}",
+        op.name,
+        bare_name(name),
+        c10::str(x.scalar_type())
     );
     const bool gate = bare_name(name) == "g" || bare_name(name) == "beta";
     HORNER_CHECK(
-        gate || x.scalar_type() == type, "[{}] {} must have the dtype of v, {}, got {}", op.name,
-        bare_name(name), c10::str(type), c10::str(x.scalar_type())
+        gate || x.scalar_type() == type,
+        "[{}] {} must have the dtype of v, {}, got {}",
+        op.name,
+        bare_name(name),
+        c10::str(type),
+        c10::str(x.scalar_type())
     );
     HORNER_CHECK(
-        x.device() == in.v.device(), "[{}] {} must be on the device of v, {}, got {}", op.name,
-        bare_name(name), in.v.device().str(), x.device().str()
+        x.device() == in.v.device(),
+        "[{}] {} must be on the device of v, {}, got {}",
+        op.name,
+        bare_name(name),
+        in.v.device().str(),
+        x.device().str()
     );
   }
 }
@@ -123,30 +147,43 @@ void check_options(const Op& op, const Options& options) {
   for (size_t i = 0; i < fields.size(); ++i) {
     const Json value = get_json(fields[i]);
     HORNER_CHECK(
-        takes(op, fields[i].name) || value == get_json(defaults[i]), "[{}] takes no {}; it takes {}", op.name,
-        fields[i].name, fmt::join(op.options, ", ")
+        takes(op, fields[i].name) || value == get_json(defaults[i]),
+        "[{}] takes no {}; it takes {}",
+        op.name,
+        fields[i].name,
+        fmt::join(op.options, ", ")
     );
     const auto& choices = fields[i].choices;
     HORNER_CHECK(
-        choices.empty() || std::find(choices.begin(), choices.end(), value.get<std::string>()) != choices.end(),
-        "[{}] {} must be one of {}, got {}", op.name, fields[i].name, fmt::join(choices, ", "), value.dump()
+        choices.empty() ||
+            std::find(choices.begin(), choices.end(), value.get<std::string>()) != choices.end(),
+        "[{}] {} must be one of {}, got {}",
+        op.name,
+        fields[i].name,
+        fmt::join(choices, ", "),
+        value.dump()
     );
   }
   HORNER_CHECK(options.chunk >= 1, "[{}] chunk must be at least 1, got {}", op.name, options.chunk);
   HORNER_CHECK(
-      !options.scale || std::isfinite(*options.scale), "[{}] scale must be finite, got {}", op.name,
+      !options.scale || std::isfinite(*options.scale),
+      "[{}] scale must be finite, got {}",
+      op.name,
       *options.scale
   );
   HORNER_CHECK(
-      std::isfinite(options.eps) && options.eps >= 0, "[{}] eps must be finite and at least 0, got {}",
-      op.name, options.eps
+      std::isfinite(options.eps) && options.eps >= 0,
+      "[{}] eps must be finite and at least 0, got {}",
+      op.name,
+      options.eps
   );
   for (const double c : options.coefficients) {
     HORNER_CHECK(std::isfinite(c), "[{}] coefficients must be finite, got {}", op.name, c);
   }
   HORNER_CHECK(
       !options.log_norm || !takes(op, "norm") || options.norm == "sum",
-      "[{}] log_norm needs norm = sum: without one there is no normaliser", op.name
+      "[{}] log_norm needs norm = sum: without one there is no normaliser",
+      op.name
   );
   passed[op.name] = options;
 }
@@ -160,8 +197,11 @@ void check_state(const Op& op, const Inputs& in, const State& state, const Optio
   HORNER_CHECK(options.causal, "[{}] both directions take no initial state", op.name);
   const State zero = op.zero_state(in, 0, options);
   HORNER_CHECK(
-      state.parts.size() == zero.parts.size(), "[{}] a state has {} parts, got {}", op.name,
-      zero.parts.size(), state.parts.size()
+      state.parts.size() == zero.parts.size(),
+      "[{}] a state has {} parts, got {}",
+      op.name,
+      zero.parts.size(),
+      state.parts.size()
   );
   for (size_t i = 0; i < zero.parts.size(); ++i) {
     const at::Tensor& part = state.parts[i];
@@ -169,12 +209,18 @@ void check_state(const Op& op, const Inputs& in, const State& state, const Optio
     HORNER_CHECK(part.defined(), "[{}] part {} of the state is missing", op.name, i);
     std::vector<c10::SymInt> sizes = like.sym_sizes().vec();
     sizes[0] = batch_of(in);
-    if (like.sym_size(-2) == 0 && part.dim() == like.dim()) sizes[2] = part.sym_size(2);  // a cache may hold any number of tokens
+    if (like.sym_size(-2) == 0 && part.dim() == like.dim())
+      sizes[2] = part.sym_size(2);  // a cache may hold any number of tokens
     check_shape(op, fmt::format("part {} of the state", i), part, {{"(B,G,...)", sizes}});
     HORNER_CHECK(
         part.device() == like.device() && part.is_floating_point() == like.is_floating_point(),
-        "[{}] part {} of the state must be {} on {}, got {} on {}", op.name, i,
-        c10::str(like.scalar_type()), like.device().str(), c10::str(part.scalar_type()), part.device().str()
+        "[{}] part {} of the state must be {} on {}, got {} on {}",
+        op.name,
+        i,
+        c10::str(like.scalar_type()),
+        like.device().str(),
+        c10::str(part.scalar_type()),
+        part.device().str()
     );
   }
 }
@@ -182,8 +228,10 @@ void check_state(const Op& op, const Inputs& in, const State& state, const Optio
 Form form_named(const Op& op, std::string_view form, const Inputs& in) {
   if (form == "step") {
     HORNER_CHECK(
-        in.v.size(1) == 1 || in.cu_seqlens.defined(), "[{}] form = step takes one token, got T = {}",
-        op.name, in.v.size(1)
+        in.v.size(1) == 1 || in.cu_seqlens.defined(),
+        "[{}] form = step takes one token, got T = {}",
+        op.name,
+        in.v.size(1)
     );
     return op.recurrent;
   }
@@ -198,7 +246,8 @@ State stacked(const std::vector<State>& states) {
   for (size_t i = 0; i < states[0].parts.size(); ++i) {
     int64_t longest = 0;
     const int64_t dim = states[0].parts[i].dim();
-    if (dim > 2) for (const State& s : states) longest = std::max(longest, s.parts[i].size(2));
+    if (dim > 2)
+      for (const State& s : states) longest = std::max(longest, s.parts[i].size(2));
     std::vector<at::Tensor> rows;
     for (const State& s : states) {
       const at::Tensor& x = s.parts[i];
@@ -215,7 +264,10 @@ std::vector<int64_t> sequence_starts(const Op& op, const Inputs& in) {
   const std::vector<int64_t> list(first, first + starts.numel());
   HORNER_CHECK(
       list.front() == 0 && list.back() == in.v.size(1) && std::is_sorted(list.begin(), list.end()),
-      "[{}] cu_seqlens must rise from 0 to T = {}, got {} .. {}", op.name, in.v.size(1), list.front(),
+      "[{}] cu_seqlens must rise from 0 to T = {}, got {} .. {}",
+      op.name,
+      in.v.size(1),
+      list.front(),
       list.back()
   );
   return list;
@@ -284,7 +336,9 @@ void check_inputs(const Op& op, const Inputs& in, const State& state, const Opti
   check_state(op, in, state, options);
 }
 
-std::string_view chosen_form(const Op& op, const Inputs& in, const State& state, const Options& options) {
+std::string_view chosen_form(
+    const Op& op, const Inputs& in, const State& state, const Options& options
+) {
   if (options.form != "auto") return options.form;
   if (in.cu_seqlens.defined()) {  // the longest sequence decides for all
     const std::vector<int64_t> starts = sequence_starts(op, in);
@@ -299,12 +353,13 @@ std::string_view chosen_form(const Op& op, const Inputs& in, const State& state,
 }
 
 Result run(const Op& op, const Inputs& in, const State& state, const Options& options) {
-  const c10::impl::ExcludeDispatchKeyGuard wide(c10::autocast_dispatch_keyset);  // fp32 inside, always
+  const c10::impl::ExcludeDispatchKeyGuard wide(c10::autocast_dispatch_keyset
+  );  // fp32 inside, always
   check_inputs(op, in, state, options);
   const std::string_view name = chosen_form(op, in, state, options);
   const Form form = form_named(op, name, in);
-  Result result = in.cu_seqlens.defined() ? run_packed(op, form, in, state, options)
-                                          : form(in, state, options);
+  Result result =
+      in.cu_seqlens.defined() ? run_packed(op, form, in, state, options) : form(in, state, options);
   result.form = name;
   return result;
 }

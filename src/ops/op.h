@@ -21,12 +21,13 @@
 namespace horner {
 
 struct Inputs {
-  at::Tensor q;           // (B,T,H,K)
-  at::Tensor k;           // (B,T,G,K)
-  at::Tensor v;           // (B,T,G,V)
-  at::Tensor g;           // (B,T,G) or (B,T,G,K): log-decay, a = exp g
-  at::Tensor beta;        // (B,T,G): write strength
-  at::Tensor cu_seqlens;  // (n+1): sequence j of a packed batch is tokens cu_seqlens[j] .. [j+1]; B = 1
+  at::Tensor q;     // (B,T,H,K)
+  at::Tensor k;     // (B,T,G,K)
+  at::Tensor v;     // (B,T,G,V)
+  at::Tensor g;     // (B,T,G) or (B,T,G,K): log-decay, a = exp g
+  at::Tensor beta;  // (B,T,G): write strength
+  at::Tensor
+      cu_seqlens;  // (n+1): sequence j of a packed batch is tokens cu_seqlens[j] .. [j+1]; B = 1
 };
 
 struct State {
@@ -70,7 +71,9 @@ struct Options {
     visit("sinks", sinks, "how many of the first tokens stay visible beside the window");
     visit("order", order, "highest power of q.k that is kept");
     visit("coefficients", coefficients, "c_0 .. c_order of the series; empty: 1/n!");
-    visit("decay", decay, "the decay multiplies the power, or q.k inside it", {"outside", "inside"});
+    visit(
+        "decay", decay, "the decay multiplies the power, or q.k inside it", {"outside", "inside"}
+    );
     visit("norm", norm, "divide by the sum of the weights, or not", {"none", "sum"});
     visit("odd", odd, "allow norm = sum with an odd order, whose sum can vanish");
     visit("eps", eps, "the normaliser is at least this");
@@ -96,7 +99,8 @@ using Form = Result (*)(const Inputs&, const State&, const Options&);
 struct Op {
   std::string_view name;
   std::string_view equation;
-  std::vector<std::string_view> inputs;   // in the order of the torch schema; a trailing '?': may be absent
+  std::vector<std::string_view>
+      inputs;  // in the order of the torch schema; a trailing '?': may be absent
   std::vector<std::string_view> options;  // the settings it reads; any other is refused
   Options defaults;
   std::vector<Variant> variants;

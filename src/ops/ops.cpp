@@ -1,6 +1,6 @@
 // THE list of ops. Nothing else knows their names: commands, reports, Python, bench and tests walk it.
-#include "core/nearest.h"
 #include "core/check.h"
+#include "core/nearest.h"
 #include "ops/attention/attention.h"
 #include "ops/delta/delta.h"
 #include "ops/linear/linear.h"
@@ -11,7 +11,8 @@
 namespace horner {
 
 const std::vector<Op>& ops() {
-  static const std::vector<Op> list = {attention_op(), power_op(), linear_op(), delta_op(), scan_op()};
+  static const std::vector<Op> list = {
+      attention_op(), power_op(), linear_op(), delta_op(), scan_op()};
   return list;
 }
 

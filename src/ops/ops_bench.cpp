@@ -40,16 +40,26 @@ void time_job(benchmark::State& state, const Job& job) {
 void add_job(const Job& job) {
   const Dims& d = job.dims;
   const std::string name = fmt::format(
-      "{}/{}/{}/{}/T={},H={},K={},V={}", job.op.name, job.variant.name, job.form,
-      job.backward ? "forward+backward" : "forward", d.T, d.H, d.K, d.V
+      "{}/{}/{}/{}/T={},H={},K={},V={}",
+      job.op.name,
+      job.variant.name,
+      job.form,
+      job.backward ? "forward+backward" : "forward",
+      d.T,
+      d.H,
+      d.K,
+      d.V
   );
-  benchmark::RegisterBenchmark(name.c_str(), time_job, job)->Unit(benchmark::kMillisecond)->UseRealTime();
+  benchmark::RegisterBenchmark(name.c_str(), time_job, job)
+      ->Unit(benchmark::kMillisecond)
+      ->UseRealTime();
 }
 
 void add_jobs() {
   for (const Op& op : ops()) {
     const bool features = op.name == "power";  // its state grows as K^order
-    const Dims dims{.B = 1, .T = features ? 8192 : 4096, .H = 4, .G = 4, .K = features ? 16 : 64, .V = 64};
+    const Dims dims{
+        .B = 1, .T = features ? 8192 : 4096, .H = 4, .G = 4, .K = features ? 16 : 64, .V = 64};
     for (const Variant& variant : op.variants) {
       if (variant.complex || (features && variant.options.order > 2)) continue;
       for (const char* form : {"recurrent", "parallel", "chunked"}) {

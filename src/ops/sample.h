@@ -5,8 +5,10 @@
 
 namespace horner {
 
-Inputs sample_qkv(const Dims&, at::TensorOptions);                                  // standard normal
-at::Tensor sample_decay(const Dims&, std::string_view gate, at::TensorOptions);     // log sigmoid of it
+Inputs sample_qkv(const Dims&, at::TensorOptions);  // standard normal
+at::Tensor sample_decay(
+    const Dims&, std::string_view gate, at::TensorOptions
+);  // log sigmoid of it
 Dims dims_of(const Inputs&);
 
 }  // namespace horner

@@ -56,8 +56,9 @@ Sum recur(const Weights& w, const Operands& x, at::Tensor S) {
   for (int64_t t = 0; t < T; ++t) {
     const at::Tensor k = w.psi(token(x.k, t)).transpose(-1, -2), v = token(x.v, t);
     const at::Tensor g = x.g.defined() ? w.decay(token(x.g, t)).squeeze(-2) : x.g;
-    S = S.defined() ? at::addcmul(decayed(g, S), k, v) : k * v;  // S_t = diag(exp g_t) S_{t-1} + psi(k_t)^T v_t
-    y.push_back(at::matmul(w.phi(token(x.q, t)), S));            // y_t = phi(q_t) S_t
+    S = S.defined() ? at::addcmul(decayed(g, S), k, v)
+                    : k * v;  // S_t = diag(exp g_t) S_{t-1} + psi(k_t)^T v_t
+    y.push_back(at::matmul(w.phi(token(x.q, t)), S));  // y_t = phi(q_t) S_t
   }
   return {at::cat(y, -2), S};
 }
@@ -78,16 +79,17 @@ Sum pair_up(const Weights& w, const Operands& x, const at::Tensor& S0, bool want
 }
 
 Sum chunk_up(const Weights& w, const Operands& x, const at::Tensor& S0, int64_t C) {
-  const at::Tensor q = to_chunks(x.q, C), k = to_chunks(x.k, C), v = to_chunks(x.v, C);  // (B,G,r,n,C,.)
+  const at::Tensor q = to_chunks(x.q, C), k = to_chunks(x.k, C),
+                   v = to_chunks(x.v, C);  // (B,G,r,n,C,.)
   const at::Tensor g = x.g.defined() ? to_chunks(x.g, C) : x.g;
   const at::Tensor inside = at::matmul(w.pairs(q, k, g), v);  // sum_{s<=t in chunk} w_ts v_s
 
-  at::Tensor phi = w.phi(q), psi = w.psi(k), total;           // (B,G,.,n,C,F)
+  at::Tensor phi = w.phi(q), psi = w.psi(k), total;  // (B,G,.,n,C,F)
   if (g.defined()) {
     const at::Tensor G = w.decay(g);
-    phi = phi * since_start(G).exp();                         // phi(q_t) e^{G_t}
-    psi = psi * until_end(G).exp();                           // e^{G_C - G_s} psi(k_s)
-    total = G.sum(-2).exp();                                  // e^{G_C}  (B,G,1,n,1|F)
+    phi = phi * since_start(G).exp();  // phi(q_t) e^{G_t}
+    psi = psi * until_end(G).exp();    // e^{G_C - G_s} psi(k_s)
+    total = G.sum(-2).exp();           // e^{G_C}  (B,G,1,n,1|F)
   }
   const std::vector<at::Tensor> writes = write(psi, v).unbind(3);  // n of (B,G,1,F,V)
   at::Tensor S = S0.defined() ? S0 : at::zeros_like(writes[0]);
@@ -105,7 +107,8 @@ Sum chunk_up(const Weights& w, const Operands& x, const at::Tensor& S0, int64_t 
 Sum chunk_up_segments(const Weights& w, const Operands& x, const at::Tensor& S0, int64_t C) {
   const int64_t T = x.v.size(-2);
   const double rows = double(x.q.numel() / x.q.size(-1)) / double(T);
-  const int64_t chunks = std::max<int64_t>(1, int64_t(kSegmentElements / (rows * w.features * double(C))));
+  const int64_t chunks =
+      std::max<int64_t>(1, int64_t(kSegmentElements / (rows * w.features * double(C))));
   const int64_t length = std::min(T, chunks * C);
   std::vector<at::Tensor> y;
   Sum sum{{}, S0};
@@ -127,7 +130,8 @@ struct Problem {
 Problem problem(const Weights& w, const Inputs& in, const State& state, const Options& options) {
   Problem p{operands(in), {}};
   if (w.scale != 1.0) p.x.q = p.x.q * w.scale;
-  if (options.norm == "sum") p.x.v = at::constant_pad_nd(p.x.v, {0, 1}, 1.0);  // (...,V) -> (...,V+1)
+  if (options.norm == "sum")
+    p.x.v = at::constant_pad_nd(p.x.v, {0, 1}, 1.0);  // (...,V) -> (...,V+1)
   if (!state.empty()) p.S0 = state.parts[0].to(state_dtype(in)).unsqueeze(2);
   return p;
 }
@@ -170,7 +174,8 @@ Result chunked_sum(const Weights& w, const Inputs& in, const State& state, const
   const auto causal = [&](const Operands& x) { return chunk_up_segments(w, x, p.S0, o.chunk); };
   if (o.causal) return finish(causal(p.x), in, o);
   if (p.x.g.defined()) return finish(both_directions(w, p.x, causal), in, o);
-  const at::Tensor S = write(w.psi(p.x.k), p.x.v);  // without decay every token reads the same state
+  const at::Tensor S =
+      write(w.psi(p.x.k), p.x.v);  // without decay every token reads the same state
   return finish({at::matmul(w.phi(p.x.q), S), S}, in, o);
 }
 

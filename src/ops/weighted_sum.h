@@ -16,11 +16,12 @@
 namespace horner {
 
 struct Weights {
-  std::function<at::Tensor(at::Tensor)> phi;    // features of queries            (...,K) -> (...,F)
-  std::function<at::Tensor(at::Tensor)> psi;    // features of keys
-  std::function<at::Tensor(at::Tensor)> decay;  // log-decay of the features      (...,1|K) -> (...,1|F)
+  std::function<at::Tensor(at::Tensor)> phi;  // features of queries            (...,K) -> (...,F)
+  std::function<at::Tensor(at::Tensor)> psi;  // features of keys
+  std::function<at::Tensor(at::Tensor)>
+      decay;  // log-decay of the features      (...,1|K) -> (...,1|F)
   std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k, const at::Tensor& g)>
-      pairs;    // w_ts for s <= t, else 0                      (...,C,K) (...,C,K) -> (...,C,C)
+      pairs;  // w_ts for s <= t, else 0                      (...,C,K) (...,C,K) -> (...,C,C)
   std::function<at::Tensor(const at::Tensor& q, const at::Tensor& k)>
       product;  // w_ts without decay, any rows                 (...,C,K) (...,D,K) -> (...,C,D)
   double scale = 1.0;     // multiplies q before anything else

@@ -43,7 +43,8 @@ std::string Table::text() const {
 }
 
 std::string Table::markdown() const {
-  std::string all = markdown_line(head) + markdown_line(std::vector<std::string>(head.size(), "---"));
+  std::string all =
+      markdown_line(head) + markdown_line(std::vector<std::string>(head.size(), "---"));
   for (const auto& row : rows) all += markdown_line(row);
   return all;
 }

@@ -14,7 +14,7 @@ struct Table {
   std::string markdown() const;
 };
 
-std::string short_number(double x);   // 0, 3.1e-15, 12
-std::string short_bytes(double x);    // 512 B, 16 KiB, 0.53 MiB
+std::string short_number(double x);  // 0, 3.1e-15, 12
+std::string short_bytes(double x);   // 512 B, 16 KiB, 0.53 MiB
 
 }  // namespace horner

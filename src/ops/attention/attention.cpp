@@ -18,16 +18,17 @@ at::Tensor slot_positions(const at::Tensor& seen, int64_t S, const Options& o) {
   const at::Tensor slot = at::arange(S, seen.options());
   const at::Tensor count = seen.unsqueeze(-1);
   if (o.window == 0) return at::where(slot < count, slot, -1);
-  const at::Tensor in_ring = count - 1 - (count - 1 - slot).remainder(o.window);  // the last p with slot's residue
+  const at::Tensor in_ring =
+      count - 1 - (count - 1 - slot).remainder(o.window);  // the last p with slot's residue
   const at::Tensor position = at::where(slot < o.sinks, slot, in_ring);
   const at::Tensor holds = (position < count).logical_and(position >= slot.clamp_max(o.sinks));
   return at::where(holds, position, -1);
 }
 
 struct Problem {
-  at::Tensor q;            // (B,G,r,T,K), scaled
-  at::Tensor k, v;         // (B,G,1,S+T,.), the state's first
-  at::Tensor from, to;     // positions: of queries (B,G,1,T,1), of keys (B,G,1,1,S+T); -1: no key
+  at::Tensor q;         // (B,G,r,T,K), scaled
+  at::Tensor k, v;      // (B,G,1,S+T,.), the state's first
+  at::Tensor from, to;  // positions: of queries (B,G,1,T,1), of keys (B,G,1,1,S+T); -1: no key
   int64_t S;
 };
 
@@ -78,12 +79,14 @@ Rows attend(
   const at::Tensor hidden = visible(p.from.narrow(-2, t, C), seen(p.to, -1), o).logical_not();
   const at::Tensor x = at::matmul(p.q.narrow(-2, t, C), seen(p.k, -2).transpose(-1, -2))
                            .masked_fill(hidden, -std::numeric_limits<double>::infinity());  // x_ts
-  const at::Tensor norm = x.logsumexp(-1, true);                      // log sum_s e^{x_ts}
-  return {at::matmul((x - norm).exp(), seen(p.v, -2)), norm};         // sum_s e^{x_ts - norm_t} v_s
+  const at::Tensor norm = x.logsumexp(-1, true);               // log sum_s e^{x_ts}
+  return {at::matmul((x - norm).exp(), seen(p.v, -2)), norm};  // sum_s e^{x_ts - norm_t} v_s
 }
 
 // Where position p stands in the state, and `none` where it is not kept.
-at::Tensor slots(const at::Tensor& position, int64_t T, const at::Tensor& seen, int64_t none, const Options& o) {
+at::Tensor slots(
+    const at::Tensor& position, int64_t T, const at::Tensor& seen, int64_t none, const Options& o
+) {
   if (o.window == 0) return position;
   const at::Tensor ring = o.sinks + (position - o.sinks).remainder(o.window);
   const at::Tensor kept = position >= seen.unsqueeze(-1) + (T - o.window);
@@ -103,12 +106,12 @@ State zero_state(const Inputs& in, const c10::SymInt& tokens, const Options& o) 
 State next_state(const Inputs& in, const State& state, const Options& o) {
   const int64_t T = in.k.size(1);
   const State old = state.empty() ? zero_state(in, 0, o) : state;
-  const at::Tensor seen = old.parts[2];                                                    // (B,G)
+  const at::Tensor seen = old.parts[2];  // (B,G)
   const int64_t S = o.window > 0 ? o.sinks + o.window : old.parts[0].size(2) + T;
-  const at::Tensor position = seen.unsqueeze(-1) + at::arange(T, seen.options());          // (B,G,T)
-  const at::Tensor slot = slots(position, T, seen, S, o).unsqueeze(-1);                    // S: one slot to drop into
-  const auto write = [&](const at::Tensor& cache, const at::Tensor& x) {                   // x (B,T,G,X)
-    const at::Tensor rows = x.transpose(1, 2).to(cache.scalar_type());                     // (B,G,T,X)
+  const at::Tensor position = seen.unsqueeze(-1) + at::arange(T, seen.options());  // (B,G,T)
+  const at::Tensor slot = slots(position, T, seen, S, o).unsqueeze(-1);  // S: one slot to drop into
+  const auto write = [&](const at::Tensor& cache, const at::Tensor& x) {  // x (B,T,G,X)
+    const at::Tensor rows = x.transpose(1, 2).to(cache.scalar_type());    // (B,G,T,X)
     const at::Tensor room = at::constant_pad_nd(cache, {0, 0, 0, S + 1 - cache.size(2)});
     return room.scatter(2, slot.expand_as(rows), rows).narrow(2, 0, S).contiguous();
   };
@@ -148,8 +151,15 @@ Result parallel(const Inputs& in, const State& state, const Options& o) {
   Result result;
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
   result.o = at::scaled_dot_product_attention(
-                 heads_first(in.q), heads_first(in.k), heads_first(in.v), {}, 0.0, o.causal,
-                 scale_of(in, o), in.q.size(2) != in.k.size(2))
+                 heads_first(in.q),
+                 heads_first(in.k),
+                 heads_first(in.v),
+                 {},
+                 0.0,
+                 o.causal,
+                 scale_of(in, o),
+                 in.q.size(2) != in.k.size(2)
+  )
                  .transpose(1, 2)
                  .contiguous();
   if (o.final_state) result.state = next_state(in, state, o);
@@ -163,7 +173,8 @@ Result chunked(const Inputs& in, const State& state, const Options& o) {
   for (int64_t t = 0; t < T; t += o.chunk) {
     const int64_t C = std::min(o.chunk, T - t);
     int64_t head = 0, lo = 0, hi = o.causal ? p.S + t + C : p.S + T;
-    if (o.window > 0) {  // the state, the sinks, and what the window of some query of the chunk holds
+    if (o.window >
+        0) {  // the state, the sinks, and what the window of some query of the chunk holds
       lo = p.S + std::max<int64_t>(0, t - o.window + 1);
       hi = std::min(hi, p.S + t + C + o.window - 1);
       head = std::min(p.S + o.sinks, lo);
@@ -176,10 +187,14 @@ Result chunked(const Inputs& in, const State& state, const Options& o) {
 }
 
 void check(const Inputs&, const State&, const Options& o) {
-  HORNER_CHECK(o.window >= 0, "[attention] window must be at least 0 (0: no window), got {}", o.window);
+  HORNER_CHECK(
+      o.window >= 0, "[attention] window must be at least 0 (0: no window), got {}", o.window
+  );
   HORNER_CHECK(o.sinks >= 0, "[attention] sinks must be at least 0, got {}", o.sinks);
   HORNER_CHECK(
-      o.sinks == 0 || o.window > 0, "[attention] sinks = {} needs a window; without one all is visible", o.sinks
+      o.sinks == 0 || o.window > 0,
+      "[attention] sinks = {} needs a window; without one all is visible",
+      o.sinks
   );
 }
 

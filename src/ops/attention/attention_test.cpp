@@ -23,10 +23,17 @@ TEST(Attention, WindowIsMaskedSoftmax) {
     o.sinks = sinks;
     const at::Tensor mask = (s <= t).logical_and((t - s < 7).logical_or(s < sinks));
     const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
-    const at::Tensor expected =
-        at::scaled_dot_product_attention(
-            heads_first(in.q), heads_first(in.k), heads_first(in.v), mask, 0.0, false, std::nullopt, true)
-            .transpose(1, 2);
+    const at::Tensor expected = at::scaled_dot_product_attention(
+                                    heads_first(in.q),
+                                    heads_first(in.k),
+                                    heads_first(in.v),
+                                    mask,
+                                    0.0,
+                                    false,
+                                    std::nullopt,
+                                    true
+    )
+                                    .transpose(1, 2);
     EXPECT_LT(relative_error(run(find_op("attention"), in, {}, o).o, expected), 1e-13) << sinks;
   }
 }
@@ -67,17 +74,21 @@ TEST(Attention, RaggedRows) {
     o.final_state = true;
     Inputs packed = in;
     packed.cu_seqlens = at::tensor({0, 4, 20}, at::kLong);
-    const State rows = run(find_op("attention"), packed, {}, o).state;  // one row has seen 4, the other 16
+    const State rows =
+        run(find_op("attention"), packed, {}, o).state;  // one row has seen 4, the other 16
     const Inputs next = sample({.B = 2, .T = 3, .H = 2, .G = 2, .K = 4, .V = 4});
     const Result together = run(find_op("attention"), next, rows, o);
-    for (const auto& [row, start, length] : {std::tuple<int64_t, int64_t, int64_t>{0, 0, 4}, {1, 4, 16}}) {
+    for (const auto& [row, start, length] :
+         {std::tuple<int64_t, int64_t, int64_t>{0, 0, 4}, {1, 4, 16}}) {
       Inputs alone;
       for (const char* name : {"q", "k", "v"}) {
-        input(alone, name) =
-            at::cat({input(in, name).narrow(1, start, length), input(next, name).narrow(0, row, 1)}, 1);
+        input(alone, name) = at::cat(
+            {input(in, name).narrow(1, start, length), input(next, name).narrow(0, row, 1)}, 1
+        );
       }
       const at::Tensor expected = run(find_op("attention"), alone, {}, o).o.narrow(1, length, 3);
-      EXPECT_LT(relative_error(together.o.narrow(0, row, 1), expected), 1e-13) << window << " " << row;
+      EXPECT_LT(relative_error(together.o.narrow(0, row, 1), expected), 1e-13)
+          << window << " " << row;
     }
   }
 }

@@ -18,9 +18,10 @@ struct Problem {
 Problem problem(const Inputs& in, const State& state, const Options& options) {
   Problem p{operands(in), {}};
   if (options.scale) p.x.q = p.x.q * *options.scale;
-  p.S = state.empty()
-            ? at::zeros({in.k.size(0), in.k.size(2), 1, in.k.size(3), in.v.size(3)}, p.x.v.options())
-            : state.parts[0].to(p.x.v.scalar_type()).unsqueeze(2);
+  p.S =
+      state.empty()
+          ? at::zeros({in.k.size(0), in.k.size(2), 1, in.k.size(3), in.v.size(3)}, p.x.v.options())
+          : state.parts[0].to(p.x.v.scalar_type()).unsqueeze(2);
   return p;
 }
 
@@ -35,32 +36,39 @@ Result recurrent(const Inputs& in, const State& state, const Options& options) {
   auto [x, S] = problem(in, state, options);
   std::vector<at::Tensor> y;
   for (int64_t t = 0; t < x.v.size(-2); ++t) {
-    const at::Tensor k = x.k.narrow(-2, t, 1), v = x.v.narrow(-2, t, 1), beta = x.beta.narrow(-2, t, 1);
-    if (x.g.defined()) S = x.g.narrow(-2, t, 1).exp() * S;     // a_t S_{t-1}
-    const at::Tensor e = v - at::matmul(k, S);                 // e_t = v_t - k_t (a_t S_{t-1})
-    S = S + at::matmul(k.transpose(-1, -2), beta * e);         // S_t = a_t S_{t-1} + beta_t k_t^T e_t
-    y.push_back(at::matmul(x.q.narrow(-2, t, 1), S));          // o_t = q_t S_t
+    const at::Tensor k = x.k.narrow(-2, t, 1), v = x.v.narrow(-2, t, 1),
+                     beta = x.beta.narrow(-2, t, 1);
+    if (x.g.defined()) S = x.g.narrow(-2, t, 1).exp() * S;  // a_t S_{t-1}
+    const at::Tensor e = v - at::matmul(k, S);              // e_t = v_t - k_t (a_t S_{t-1})
+    S = S + at::matmul(k.transpose(-1, -2), beta * e);      // S_t = a_t S_{t-1} + beta_t k_t^T e_t
+    y.push_back(at::matmul(x.q.narrow(-2, t, 1), S));       // o_t = q_t S_t
   }
   return finish(at::cat(y, -2), S, in, options);
 }
 
 Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options& options) {
   auto [x, S] = problem(in, state, options);
-  const at::Tensor k = to_chunks(x.k, C), v = to_chunks(x.v, C), beta = to_chunks(x.beta, C);  // (B,G,1,n,C,.)
+  const at::Tensor k = to_chunks(x.k, C), v = to_chunks(x.v, C),
+                   beta = to_chunks(x.beta, C);  // (B,G,1,n,C,.)
   const at::Tensor g = x.g.defined() ? to_chunks(x.g, C) : x.g;
   at::Tensor q = to_chunks(x.q, C);
-  const at::Tensor P = decayed_products(q, k, g);                            // M * Q K^T
+  const at::Tensor P = decayed_products(q, k, g);  // M * Q K^T
   const at::Tensor L = beta * decayed_products(k, k, g).tril(-1);
-  at::Tensor read = k, write = k, total;                                     // e^G K, e^{G_C-G} K
+  at::Tensor read = k, write = k, total;  // e^G K, e^{G_C-G} K
   if (g.defined()) {
     const at::Tensor from_start = since_start(g).exp();
     q = from_start * q;
     read = from_start * k;
     write = until_end(g).exp() * k;
-    total = g.sum(-2, true).exp();                                           // e^{G_C}  (B,G,1,n,1,1)
+    total = g.sum(-2, true).exp();  // e^{G_C}  (B,G,1,n,1,1)
   }
-  const at::Tensor solved = at::linalg_solve_triangular(                     // (I + L)^-1 diag(beta) [V, e^G K]
-      L, beta * at::cat({v, read}, -1), /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
+  const at::Tensor solved = at::linalg_solve_triangular(  // (I + L)^-1 diag(beta) [V, e^G K]
+      L,
+      beta * at::cat({v, read}, -1),
+      /*upper=*/false,
+      /*left=*/true,
+      /*unitriangular=*/true
+  );
   const int64_t V = v.size(-1), K = k.size(-1), n = v.size(3);
   const at::Tensor values = solved.narrow(-1, 0, V), keys = solved.narrow(-1, V, K);
 
@@ -70,7 +78,8 @@ Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options&
     const at::Tensor U = values.select(3, i) - at::matmul(keys.select(3, i), S);
     errors.push_back(U);
     if (g.defined()) S = total.select(3, i) * S;
-    S = S + at::matmul(write.select(3, i).transpose(-1, -2), U);             // S' = e^{G_C} S + (e^{G_C-G} K)^T U
+    S = S +
+        at::matmul(write.select(3, i).transpose(-1, -2), U);  // S' = e^{G_C} S + (e^{G_C-G} K)^T U
   }
   const at::Tensor y = at::matmul(q, at::stack(entering, 3)) + at::matmul(P, at::stack(errors, 3));
   return finish(from_chunks(y, x.v.size(-2)), S, in, options);
@@ -93,7 +102,8 @@ State zero_state(const Inputs& in, const c10::SymInt&, const Options&) {
 
 void check(const Inputs& in, const State&, const Options&) {
   HORNER_CHECK(
-      !in.g.defined() || in.g.dim() == 3, "[delta] g must be (B,T,G), one decay per head, got {} dimensions",
+      !in.g.defined() || in.g.dim() == 3,
+      "[delta] g must be (B,T,G), one decay per head, got {} dimensions",
       in.g.dim()
   );
 }
@@ -113,7 +123,8 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
 Op delta_op() {
   Op op{
       .name = "delta",
-      .equation = "S_t = a_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
+      .equation =
+          "S_t = a_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
       .inputs = {"q", "k", "v", "beta", "g?"},
       .options = {"form", "chunk", "scale", "final_state"},
       .defaults = {},

@@ -26,7 +26,8 @@ TEST(Delta, RecallsExactly) {
     Inputs again = in;  // the same keys with other values: nothing of the old ones is left
     again.v = at::randn({1, K, 1, V}, at::kDouble);
     const Result second = run(find_op("delta"), again, first.state, o);
-    EXPECT_LT(relative_error(second.state.parts[0].view({K, V}), again.v.view({K, V})), 1e-14) << form;
+    EXPECT_LT(relative_error(second.state.parts[0].view({K, V}), again.v.view({K, V})), 1e-14)
+        << form;
   }
 }
 

@@ -14,8 +14,7 @@
 namespace horner {
 
 // i, f (B,T,G). State: S (B,G,K,V+1), m (B,G). Options are those of `linear`, without norm.
-Result exponential_gate(
-    const Inputs& qkv, const at::Tensor& i, const at::Tensor& f, const State&, const Options&
-);
+Result
+exponential_gate(const Inputs& qkv, const at::Tensor& i, const at::Tensor& f, const State&, const Options&);
 
 }  // namespace horner

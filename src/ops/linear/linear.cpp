@@ -16,9 +16,8 @@ Weights weights(const Inputs& in, const Options& options) {
       .psi = same,
       .decay = same,
       .pairs = decayed_products,
-      .product = [](const at::Tensor& q, const at::Tensor& k) {
-        return at::matmul(q, k.transpose(-1, -2));
-      },
+      .product = [](const at::Tensor& q,
+                    const at::Tensor& k) { return at::matmul(q, k.transpose(-1, -2)); },
       .scale = options.scale.value_or(1.0),
       .features = double(in.k.size(3)),
   };

@@ -47,7 +47,8 @@ TEST(Linear, InfiniteDecayResets) {
       after.k = in.k.narrow(1, 9, 11);
       after.v = in.v.narrow(1, 9, 11);
       after.g = at::full_like(in.g.narrow(1, 9, 11), -0.1);
-      EXPECT_LT(relative_error(y.narrow(1, 9, 11), run(find_op("linear"), after, {}, o).o), 1e-13) << form;
+      EXPECT_LT(relative_error(y.narrow(1, 9, 11), run(find_op("linear"), after, {}, o).o), 1e-13)
+          << form;
       for (const at::Tensor& grad : torch::autograd::grad({y.sum()}, {leaves.q, leaves.k})) {
         EXPECT_TRUE(at::isfinite(grad).all().item<bool>()) << form;
       }
@@ -67,7 +68,8 @@ TEST(ExponentialGate, StaysFiniteAndShiftInvariant) {
   const at::Tensor shifted = exponential_gate(in, i + 760, f, {}, o).o;
   EXPECT_TRUE(at::isfinite(shifted).all().item<bool>());
   EXPECT_LT(relative_error(shifted, y), 1e-9);
-  const at::Tensor closed = exponential_gate(in, i - 2000, f, {}, o).o;  // the floor of 1: nothing comes through
+  const at::Tensor closed =
+      exponential_gate(in, i - 2000, f, {}, o).o;  // the floor of 1: nothing comes through
   EXPECT_LT(closed.abs().max().item<double>(), 1e-300);
 }
 
@@ -86,7 +88,8 @@ TEST(ExponentialGate, SplitsAnywhere) {
     some.q = in.q.narrow(1, start, length);
     some.k = in.k.narrow(1, start, length);
     some.v = in.v.narrow(1, start, length);
-    const Result y = exponential_gate(some, i.narrow(1, start, length), f.narrow(1, start, length), state, o);
+    const Result y =
+        exponential_gate(some, i.narrow(1, start, length), f.narrow(1, start, length), state, o);
     state = y.state;
     parts.push_back(y.o);
   }
@@ -116,7 +119,8 @@ TEST_P(LinearSlow, MemoryGrowsLinearly) {
   std::vector<at::Tensor> leaves = {in.q, in.k, in.v};
   if (in.g.defined()) leaves.push_back(in.g);
   for (at::Tensor& x : leaves) x.requires_grad_(true);
-  if (!(std::ofstream("/proc/self/clear_refs") << "5")) GTEST_SKIP() << "no peak-memory counter to reset";
+  if (!(std::ofstream("/proc/self/clear_refs") << "5"))
+    GTEST_SKIP() << "no peak-memory counter to reset";
   const at::Tensor y = run(find_op("linear"), in, {}, {}).o;
   for (const at::Tensor& grad : torch::autograd::grad({y}, leaves, {at::ones_like(y)})) {
     EXPECT_TRUE(at::isfinite(grad).all().item<bool>());

@@ -19,8 +19,8 @@ constexpr double kMostFeatures = 1 << 24;  // of a state that is worth building
 template <class Combine>
 at::Tensor by_order(const at::Tensor& x, int64_t order, at::Tensor value, Combine&& combine) {
   const int64_t K = x.size(-1);
-  std::vector<at::Tensor> all = {value};              // order 0: one value
-  std::vector<int64_t> start(size_t(K), 0);           // where the monomials that begin with i start
+  std::vector<at::Tensor> all = {value};     // order 0: one value
+  std::vector<int64_t> start(size_t(K), 0);  // where the monomials that begin with i start
   for (int64_t n = 1; n <= order; ++n) {
     std::vector<at::Tensor> row;
     std::vector<int64_t> next(size_t(K), 0);
@@ -50,16 +50,18 @@ Weights weights(const Inputs& in, const Options& options) {
     return g.size(-1) == K ? g : g.repeat_interleave(K, -1);
   };
   return {
-      .phi = [=](const at::Tensor& q) {
-        const at::Tensor W = at::tensor(monomial_weights(K, c), at::kDouble);
-        return monomials(q, N) * W.to(q.options());
-      },
+      .phi =
+          [=](const at::Tensor& q) {
+            const at::Tensor W = at::tensor(monomial_weights(K, c), at::kDouble);
+            return monomials(q, N) * W.to(q.options());
+          },
       .psi = [=](const at::Tensor& k) { return monomials(k, N); },
       .decay = [=](const at::Tensor& g) { return inside ? monomial_sums(per_key(g), N) : g; },
-      .pairs = [=](const at::Tensor& q, const at::Tensor& k, const at::Tensor& g) {
-        if (inside && g.defined()) return polynomial(decayed_products(q, k, g), c).tril();
-        return g.defined() ? product(q, k) * between(g).exp() : product(q, k).tril();
-      },
+      .pairs =
+          [=](const at::Tensor& q, const at::Tensor& k, const at::Tensor& g) {
+            if (inside && g.defined()) return polynomial(decayed_products(q, k, g), c).tril();
+            return g.defined() ? product(q, k) * between(g).exp() : product(q, k).tril();
+          },
       .product = product,
       .scale = options.scale.value_or(1.0 / std::sqrt(double(K))),
       .features = feature_count(K, N),
@@ -95,7 +97,8 @@ void check(const Inputs& in, const State& state, const Options& o) {
   );
   HORNER_CHECK(
       o.norm != "sum" || o.order % 2 == 0 || o.odd,
-      "[power] norm = sum needs an even order, since the sum of an odd series can vanish; got order {} "
+      "[power] norm = sum needs an even order, since the sum of an odd series can vanish; got "
+      "order {} "
       "(odd = true asks for it all the same)",
       o.order
   );
@@ -108,10 +111,12 @@ void check(const Inputs& in, const State& state, const Options& o) {
   );
   const int64_t K = in.k.sym_size(3).guard_int(__FILE__, __LINE__);
   const double F = feature_count(K, o.order);
-  const bool features = !state.empty() || o.final_state || (o.form != "parallel" && o.form != "auto");
+  const bool features =
+      !state.empty() || o.final_state || (o.form != "parallel" && o.form != "auto");
   HORNER_CHECK(
       !features || F <= kMostFeatures,
-      "[power] order {} at K = {} has {:.3g} features a head; only form = parallel without a state can run",
+      "[power] order {} at K = {} has {:.3g} features a head; only form = parallel without a state "
+      "can run",
       o.order,
       K,
       F
@@ -192,11 +197,23 @@ std::vector<double> series(const Options& options) {
 Op power_op() {
   Op op{
       .name = "power",
-      .equation = "S_t = a_t S_{t-1} + m(k_t)^T v_t,  o_t = (W m(q_t)) S_t / den_t: "
-                  "sum_n c_n (scale q.k)^n",
+      .equation =
+          "S_t = a_t S_{t-1} + m(k_t)^T v_t,  o_t = (W m(q_t)) S_t / den_t: "
+          "sum_n c_n (scale q.k)^n",
       .inputs = {"q", "k", "v", "g?"},
-      .options = {"form", "chunk", "scale", "causal", "order", "coefficients", "decay", "norm", "odd",
-                  "eps", "log_norm", "final_state"},
+      .options =
+          {"form",
+           "chunk",
+           "scale",
+           "causal",
+           "order",
+           "coefficients",
+           "decay",
+           "norm",
+           "odd",
+           "eps",
+           "log_norm",
+           "final_state"},
       .defaults = {},
       .variants = {},
       .recurrent = recurrent,

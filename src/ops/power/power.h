@@ -22,11 +22,13 @@ namespace horner {
 
 Op power_op();
 
-double feature_count(int64_t K, int64_t order);                     // C(K+N,N), in floating point: it can be vast
-at::Tensor monomials(const at::Tensor& x, int64_t order);           // (...,K) -> (...,F)
-at::Tensor monomial_sums(const at::Tensor& g, int64_t order);       // the same with + for *: their log-decay
-std::vector<double> monomial_weights(int64_t K, const std::vector<double>& c);                // W
-at::Tensor polynomial(const at::Tensor& x, const std::vector<double>& c);                     // p(x)
-std::vector<double> series(const Options&);                         // c_0 .. c_N
+double feature_count(int64_t K, int64_t order);  // C(K+N,N), in floating point: it can be vast
+at::Tensor monomials(const at::Tensor& x, int64_t order);  // (...,K) -> (...,F)
+at::Tensor monomial_sums(
+    const at::Tensor& g, int64_t order
+);  // the same with + for *: their log-decay
+std::vector<double> monomial_weights(int64_t K, const std::vector<double>& c);  // W
+at::Tensor polynomial(const at::Tensor& x, const std::vector<double>& c);       // p(x)
+std::vector<double> series(const Options&);                                     // c_0 .. c_N
 
 }  // namespace horner

@@ -44,33 +44,67 @@ void expect_rows(const at::Tensor& o, std::initializer_list<double> last_three) 
 
 TEST(Power, WorkedNumbers) {
   const Inputs in = example();
-  expect_rows(softmax(in), {.862786044, -1.382537200, .341956825, .239829484, 1.110043324, .042015783});
+  expect_rows(
+      softmax(in), {.862786044, -1.382537200, .341956825, .239829484, 1.110043324, .042015783}
+  );
   expect_rows(power(in, order(0)), {.75, -.875, .166666667, .416666667, .625, .5625});
-  expect_rows(power(in, order(2)), {.857858444, -1.360362997, .329141602, .259257128, 1.025681394, .130074458});
-  expect_rows(power(in, order(4)), {.862648642, -1.381918887, .341718977, .240216038, 1.102889006, .050231836});
-  expect_rows(power(in, order(8)), {.862786027, -1.382537123, .341956816, .239829499, 1.110036505, .042024659});
-  expect_rows(power(in, order(2, "none")), {2.531325531, -4.014090681, 1.023494148, .806182360, 7.625731641, .967077025});
-  expect_rows(l2(power(in, order(1, "none"))), {.546159755, -.837681038, .935778665, .352587990, .971224562, -.238165594});
-  expect_rows(power(in, order(40, "none")), {2.634521145, -4.221583682, 1.067489481, .748677706, 8.506258609, .321966818});
+  expect_rows(
+      power(in, order(2)),
+      {.857858444, -1.360362997, .329141602, .259257128, 1.025681394, .130074458}
+  );
+  expect_rows(
+      power(in, order(4)),
+      {.862648642, -1.381918887, .341718977, .240216038, 1.102889006, .050231836}
+  );
+  expect_rows(
+      power(in, order(8)),
+      {.862786027, -1.382537123, .341956816, .239829499, 1.110036505, .042024659}
+  );
+  expect_rows(
+      power(in, order(2, "none")),
+      {2.531325531, -4.014090681, 1.023494148, .806182360, 7.625731641, .967077025}
+  );
+  expect_rows(
+      l2(power(in, order(1, "none"))),
+      {.546159755, -.837681038, .935778665, .352587990, .971224562, -.238165594}
+  );
+  expect_rows(
+      power(in, order(40, "none")),
+      {2.634521145, -4.221583682, 1.067489481, .748677706, 8.506258609, .321966818}
+  );
 }
 
 TEST(Power, WorkedNumbersWithDecay) {
   Inputs in = example();
   in.g = example_decay();
-  expect_rows(power(in, order(2)), {.790292483, -1.056316174, -.025856369, 1.069197693, 1.483382056, .853080369});
-  expect_rows(power(in, order(40)), {.796228634, -1.083028851, -.002396685, 1.026683374, 1.592024729, .771249731});
+  expect_rows(
+      power(in, order(2)),
+      {.790292483, -1.056316174, -.025856369, 1.069197693, 1.483382056, .853080369}
+  );
+  expect_rows(
+      power(in, order(40)),
+      {.796228634, -1.083028851, -.002396685, 1.026683374, 1.592024729, .771249731}
+  );
   Options square = order(2);
   square.coefficients = {0, 0, 1};
   const at::Tensor o = power(in, square);  // 2Mamba; q_1.k_1 = 0, where the output is 0
   EXPECT_EQ(o.select(1, 0).abs().max().item<double>(), 0);
   expect_rows(o, {.958793943, -1.814572744, -.420070421, 1.862121239, .642408881, 1.640283731});
   in.g = at::Tensor();
-  expect_rows(power(in, square), {.976470588, -1.894117647, -.016317016, .997668998, .317753458, 1.302021584});
+  expect_rows(
+      power(in, square),
+      {.976470588, -1.894117647, -.016317016, .997668998, .317753458, 1.302021584}
+  );
 }
 
 // |e^x - P_N(x)| <= |x|^(N+1)/(N+1)! max(1, e^x), so |o_N - o| <= sum_s R_ts (|v_s| + |o|) / den_N.
 TEST(Power, ConvergesToSoftmaxWithinTheRemainder) {
-  const Case c{find_op("power"), {"", order(2)}, {.B = 2, .T = 32, .H = 2, .G = 2, .K = 8, .V = 4}, at::kCPU, 3};
+  const Case c{
+      find_op("power"),
+      {"", order(2)},
+      {.B = 2, .T = 32, .H = 2, .G = 2, .K = 8, .V = 4},
+      at::kCPU,
+      3};
   const Inputs in = sample_inputs(c, at::kDouble);
   const at::Tensor exact = softmax(in);
   const at::Tensor x = at::einsum("bthk,bshk->bhts", {in.q, in.k}) / std::sqrt(8.0);
@@ -97,10 +131,12 @@ TEST(Power, MonomialsAreTheSymmetricKroneckerPower) {
   const at::Tensor q = at::randn({7, 5}, at::kDouble), k = at::randn({7, 5}, at::kDouble);
   const std::vector<double> c = {.3, -2, 1.5, .7};
   const at::Tensor W = at::tensor(monomial_weights(5, c), at::kDouble);
-  at::Tensor q_power = at::ones({7, 1}, at::kDouble), k_power = q_power, full = at::zeros({7}, at::kDouble);
+  at::Tensor q_power = at::ones({7, 1}, at::kDouble), k_power = q_power,
+             full = at::zeros({7}, at::kDouble);
   for (const double c_n : c) {
     full = full + c_n * (q_power * k_power).sum(-1);
-    q_power = at::einsum("ti,tj->tij", {q_power, q}).flatten(1);  // the full n-fold power, 5^n entries
+    q_power =
+        at::einsum("ti,tj->tij", {q_power, q}).flatten(1);  // the full n-fold power, 5^n entries
     k_power = at::einsum("ti,tj->tij", {k_power, k}).flatten(1);
   }
   EXPECT_LT(relative_error((monomials(q, 3) * W * monomials(k, 3)).sum(-1), full), 1e-12);
@@ -108,9 +144,14 @@ TEST(Power, MonomialsAreTheSymmetricKroneckerPower) {
 }
 
 TEST(Power, FeatureCountsOfTheTable) {
-  const auto term = [](int64_t K, int64_t n) { return feature_count(K, n) - feature_count(K, n - 1); };
+  const auto term = [](int64_t K, int64_t n) {
+    return feature_count(K, n) - feature_count(K, n - 1);
+  };
   const std::vector<std::pair<int64_t, std::vector<double>>> table = {
-      {16, {16, 136, 816, 3876}}, {32, {32, 528, 5984, 52360}}, {64, {64, 2080, 45760, 766480}}, {128, {128, 8256, 357760}}};
+      {16, {16, 136, 816, 3876}},
+      {32, {32, 528, 5984, 52360}},
+      {64, {64, 2080, 45760, 766480}},
+      {128, {128, 8256, 357760}}};
   for (const auto& [K, counts] : table) {
     for (size_t n = 0; n < counts.size(); ++n) EXPECT_EQ(term(K, int64_t(n) + 1), counts[n]) << K;
   }
@@ -149,7 +190,12 @@ TEST(Power, FirstOrderIsLinearAttention) {
 
 // Sinks and a window exactly, the far past by the series: one softmax.
 TEST(Power, MergesWithAttentionUnderOneNormaliser) {
-  const Case c{find_op("power"), {"", order(2)}, {.B = 1, .T = 24, .H = 2, .G = 1, .K = 4, .V = 3}, at::kCPU, 5};
+  const Case c{
+      find_op("power"),
+      {"", order(2)},
+      {.B = 1, .T = 24, .H = 2, .G = 1, .K = 4, .V = 3},
+      at::kCPU,
+      5};
   const Inputs in = sample_inputs(c, at::kDouble);
   const int64_t T = 24, w = 6, sinks = 2;
   Options near;

@@ -55,15 +55,16 @@ at::Tensor doubling(at::Tensor a, at::Tensor b) {  // (...,C,V)
 
 Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options& options) {
   const auto [g, b, h0] = problem(in, state);
-  const at::Tensor gs = to_chunks(g, C);                                            // (B,H,n,C,V)
+  const at::Tensor gs = to_chunks(g, C);  // (B,H,n,C,V)
   const at::Tensor inside = doubling(gs.exp(), to_chunks(b, C)), A = since_start(gs).exp();
   at::Tensor h = h0.defined() ? h0.squeeze(2) : at::zeros_like(inside.select(2, 0).select(2, 0));
   std::vector<at::Tensor> entering;
   for (int64_t i = 0; i < inside.size(2); ++i) {
     entering.push_back(h);
-    h = A.select(2, i).select(2, C - 1) * h + inside.select(2, i).select(2, C - 1);  // e^{G_C} h + h_C
+    h = A.select(2, i).select(2, C - 1) * h +
+        inside.select(2, i).select(2, C - 1);  // e^{G_C} h + h_C
   }
-  const at::Tensor before = at::stack(entering, 2).unsqueeze(3);                // (B,H,n,1,V)
+  const at::Tensor before = at::stack(entering, 2).unsqueeze(3);  // (B,H,n,1,V)
   return finish(from_chunks(A * before + inside, b.size(2)), in, options);
 }
 
@@ -82,7 +83,8 @@ State zero_state(const Inputs& in, const c10::SymInt&, const Options&) {
 
 void check(const Inputs& in, const State&, const Options&) {
   HORNER_CHECK(
-      !in.v.is_complex() || in.g.is_complex(), "[scan] a complex v needs a complex g, got a real one"
+      !in.v.is_complex() || in.g.is_complex(),
+      "[scan] a complex v needs a complex g, got a real one"
   );
 }
 
@@ -94,7 +96,9 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
   in.g = at::log_sigmoid(at::randn({d.B, d.T, d.G, d.V}, options) + 2.0);
   if (variant.gate == "head") in.g = in.g.select(3, 0);
   if (variant.complex) {
-    const auto widen = [](const at::Tensor& x) { return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat); };
+    const auto widen = [](const at::Tensor& x) {
+      return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+    };
     in.g = at::complex(widen(in.g), widen(at::randn({d.B, d.T, d.G, d.V}, options)));
     in.v = at::complex(widen(in.v), widen(at::randn({d.B, d.T, d.G, d.V}, options)));
   }

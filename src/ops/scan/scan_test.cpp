@@ -21,7 +21,8 @@ at::Tensor scan(const at::Tensor& g, const at::Tensor& v, const char* form) {
 // h_t = b (1 - a^t) / (1 - a) for constant a and b, real and complex.
 TEST(Scan, GeometricSeries) {
   const std::vector<int64_t> shape = {1, 23, 1, 1};
-  for (const c10::complex<double> log_a : {c10::complex<double>(-0.3, 0), c10::complex<double>(-0.1, 0.7)}) {
+  for (const c10::complex<double> log_a :
+       {c10::complex<double>(-0.3, 0), c10::complex<double>(-0.1, 0.7)}) {
     const at::Tensor g = at::full(shape, log_a, at::kComplexDouble);
     const at::Tensor v = at::full(shape, 2.0, at::kComplexDouble);
     const at::Tensor t = at::arange(1, 24, at::kDouble).view(shape);
@@ -35,7 +36,8 @@ TEST(Scan, GeometricSeries) {
 
 // a = -1 is g = i pi: the running sum of alternating signs, which is what parity needs.
 TEST(Scan, NegativeDecayAlternates) {
-  const at::Tensor g = at::full({1, 8, 1, 1}, c10::complex<double>(0, std::numbers::pi), at::kComplexDouble);
+  const at::Tensor g =
+      at::full({1, 8, 1, 1}, c10::complex<double>(0, std::numbers::pi), at::kComplexDouble);
   const at::Tensor h = scan(g, at::ones({1, 8, 1, 1}, at::kDouble), "chunked").view({8});
   const at::Tensor expected = at::tensor({1., 0., 1., 0., 1., 0., 1., 0.}, at::kDouble);
   EXPECT_LT((at::real(h) - expected).abs().max().item<double>(), 1e-14);
@@ -43,7 +45,9 @@ TEST(Scan, NegativeDecayAlternates) {
 
 TEST(Scan, NoDecayIsARunningSum) {
   const at::Tensor v = at::randn({2, 17, 3, 2}, at::kDouble);
-  EXPECT_LT(relative_error(scan(at::zeros({2, 17, 3}, at::kDouble), v, "chunked"), v.cumsum(1)), 1e-14);
+  EXPECT_LT(
+      relative_error(scan(at::zeros({2, 17, 3}, at::kDouble), v, "chunked"), v.cumsum(1)), 1e-14
+  );
 }
 
 }  // namespace
