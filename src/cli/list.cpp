@@ -17,8 +17,15 @@ int64_t state_bytes(const Op& op) {
   const at::Tensor x =
       at::empty({1, kTokens, 1, kDim}, at::TensorOptions().device(at::kMeta).dtype(at::kFloat));
   Inputs in;
-  for (const std::string_view name : op.inputs) input(in, name.substr(0, name.find('?'))) = x;
+  for (const Input& input : op.inputs) in.*input.tensor = x;
   return op.zero_state(in, kTokens, op.defaults).bytes();
+}
+
+std::vector<std::string> inputs(const Op& op) {  // "g?" may be absent
+  std::vector<std::string> list;
+  for (const Input& x : op.inputs)
+    list.push_back(fmt::format("{}{}", x.name, x.optional ? "?" : ""));
+  return list;
 }
 
 std::vector<std::string> forms(const Op& op) {
@@ -44,7 +51,7 @@ Json as_json() {
     list.push_back(
         {{"name", op.name},
          {"equation", op.equation},
-         {"inputs", op.inputs},
+         {"inputs", inputs(op)},
          {"forms", forms(op)},
          {"state_bytes", state_bytes(op)},
          {"options", options},
@@ -62,7 +69,7 @@ Table as_table() {
     table.rows.push_back(
         {std::string(op.name),
          std::string(op.equation),
-         fmt::format("{}", fmt::join(op.inputs, " ")),
+         fmt::format("{}", fmt::join(inputs(op), " ")),
          short_bytes(double(state_bytes(op)))}
     );
   }

@@ -37,8 +37,8 @@ double result_error(const Result& a, const Result& b) {
 template <class F>
 Inputs map_inputs(const Case& c, const Inputs& in, F&& f) {
   Inputs out = in;
-  for (const std::string_view name : c.op.inputs) {
-    at::Tensor& x = input(out, name.substr(0, name.find('?')));
+  for (const Input& input : c.op.inputs) {
+    at::Tensor& x = out.*input.tensor;
     if (x.defined()) x = f(x);
   }
   return out;
@@ -134,11 +134,10 @@ Measure causal(const Case& c) {
   another.seed += 1;
   const Inputs other = sample_inputs(another, at::kDouble);
   Inputs changed;
-  for (std::string_view name : c.op.inputs) {
-    name = name.substr(0, name.find('?'));
-    if (!input(in, name).defined()) continue;
-    input(changed, name) = at::cat(
-        {input(in, name).narrow(1, 0, t), input(other, name).narrow(1, t, c.dims.T - t)}, 1
+  for (const Input& one : c.op.inputs) {
+    if (!(in.*one.tensor).defined()) continue;
+    changed.*one.tensor = at::cat(
+        {(in.*one.tensor).narrow(1, 0, t), (other.*one.tensor).narrow(1, t, c.dims.T - t)}, 1
     );
   }
   Measure m{0, 0};
@@ -228,11 +227,10 @@ Measure gradients(const Case& c) {
       return x.detach().clone().requires_grad_(true);
     });
     std::vector<at::Tensor> list, along;
-    for (std::string_view name : c.op.inputs) {
-      name = name.substr(0, name.find('?'));
-      if (!input(leaves, name).defined()) continue;
-      list.push_back(input(leaves, name));
-      along.push_back(input(direction, name));
+    for (const Input& one : c.op.inputs) {
+      if (!(leaves.*one.tensor).defined()) continue;
+      list.push_back(leaves.*one.tensor);
+      along.push_back(direction.*one.tensor);
     }
     double exact = 0;
     {
@@ -245,10 +243,9 @@ Measure gradients(const Case& c) {
     }
     const auto moved = [&](double h) {
       Inputs in = at_point;
-      for (std::string_view name : c.op.inputs) {
-        name = name.substr(0, name.find('?'));
-        at::Tensor& x = input(in, name);
-        if (x.defined()) x = x + h * input(direction, name);
+      for (const Input& one : c.op.inputs) {
+        at::Tensor& x = in.*one.tensor;
+        if (x.defined()) x = x + h * direction.*one.tensor;
       }
       return loss(in).item<double>();
     };
@@ -376,14 +373,13 @@ Measure refuses(const Case& c) {
     }
     m.error += 1;
   };
-  for (std::string_view name : c.op.inputs) {
-    name = name.substr(0, name.find('?'));
-    if (!input(good, name).defined()) continue;
+  for (const Input& one : c.op.inputs) {
+    if (!(good.*one.tensor).defined()) continue;
     Inputs longer = good, whole = good, flat = good;
-    const at::Tensor& x = input(good, name);
-    input(longer, name) = at::cat({x, x.narrow(1, 0, 1)}, 1);
-    input(whole, name) = x.is_complex() ? at::real(x).to(at::kInt) : x.to(at::kInt);
-    input(flat, name) = x.select(1, 0);
+    const at::Tensor& x = good.*one.tensor;
+    longer.*one.tensor = at::cat({x, x.narrow(1, 0, 1)}, 1);
+    whole.*one.tensor = x.is_complex() ? at::real(x).to(at::kInt) : x.to(at::kInt);
+    flat.*one.tensor = x.select(1, 0);
     refused(longer, {}, o);
     refused(whole, {}, o);
     refused(flat, {}, o);

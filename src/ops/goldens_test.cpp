@@ -43,12 +43,12 @@ void expect_close(const at::Tensor& got, const at::Tensor& golden, const std::st
 void expect_case(const Op& op, const Golden& golden, Options options, const std::string& what) {
   Inputs in;
   std::vector<at::Tensor> leaves, expected;
-  for (const std::string_view name : op.inputs) {
-    const std::string bare(name.substr(0, name.find('?')));
-    input(in, bare) = golden.leaf(bare);
-    if (!input(in, bare).defined()) continue;
-    leaves.push_back(input(in, bare));
-    expected.push_back(golden.get("d" + bare));
+  for (const Input& input : op.inputs) {
+    at::Tensor& x = in.*input.tensor;
+    x = golden.leaf(std::string(input.name));
+    if (!x.defined()) continue;
+    leaves.push_back(x);
+    expected.push_back(golden.get(fmt::format("d{}", input.name)));
   }
   State state;
   if (const at::Tensor S = golden.leaf("state0"); S.defined()) {

@@ -30,6 +30,15 @@ struct Inputs {
       cu_seqlens;  // (n+1): sequence j of a packed batch is tokens cu_seqlens[j] .. [j+1]; B = 1
 };
 
+// One of the tensors of Inputs, so that they can be walked: in.*input.tensor.
+struct Input {
+  std::string_view name;
+  at::Tensor Inputs::*tensor;
+  bool optional = false;
+};
+inline constexpr Input kQ{"q", &Inputs::q}, kK{"k", &Inputs::k}, kV{"v", &Inputs::v},
+    kG{"g", &Inputs::g}, kBeta{"beta", &Inputs::beta}, kMaybeG{"g", &Inputs::g, true};
+
 struct State {
   std::vector<at::Tensor> parts;  // each (B,G,...): gather, scatter, fork, save by batch index
   bool empty() const { return parts.empty(); }  // nothing has been seen
@@ -99,8 +108,7 @@ using Form = Result (*)(const Inputs&, const State&, const Options&);
 struct Op {
   std::string_view name;
   std::string_view equation;
-  std::vector<std::string_view>
-      inputs;  // in the order of the torch schema; a trailing '?': may be absent
+  std::vector<Input> inputs;              // in the order of the torch schema
   std::vector<std::string_view> options;  // the settings it reads; any other is refused
   Options defaults;
   std::vector<Variant> variants;
@@ -130,10 +138,6 @@ std::string_view chosen_form(const Op&, const Inputs&, const State&, const Optio
 
 // One set of rules for every form and device: shapes, dtypes, devices, options.
 void check_inputs(const Op&, const Inputs&, const State&, const Options&);
-
-// The tensors in the order of op.inputs, to walk them by name.
-at::Tensor& input(Inputs&, std::string_view name);
-const at::Tensor& input(const Inputs&, std::string_view name);
 
 // Two results over disjoint sets of tokens, as one: weights exp(norm).
 Result merge(const Result&, const Result&);

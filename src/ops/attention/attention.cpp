@@ -212,7 +212,7 @@ Op attention_op() {
   Op op{
       .name = "attention",
       .equation = "o_t = softmax(scale q_t K^T) V over all, a window, or both directions",
-      .inputs = {"q", "k", "v"},
+      .inputs = {kQ, kK, kV},
       .options = {"form", "chunk", "scale", "causal", "window", "sinks", "log_norm", "final_state"},
       .defaults = {},
       .variants = {},

@@ -81,9 +81,9 @@ TEST(Attention, RaggedRows) {
     for (const auto& [row, start, length] :
          {std::tuple<int64_t, int64_t, int64_t>{0, 0, 4}, {1, 4, 16}}) {
       Inputs alone;
-      for (const char* name : {"q", "k", "v"}) {
-        input(alone, name) = at::cat(
-            {input(in, name).narrow(1, start, length), input(next, name).narrow(0, row, 1)}, 1
+      for (const Input& x : find_op("attention").inputs) {
+        alone.*x.tensor = at::cat(
+            {(in.*x.tensor).narrow(1, start, length), (next.*x.tensor).narrow(0, row, 1)}, 1
         );
       }
       const at::Tensor expected = run(find_op("attention"), alone, {}, o).o.narrow(1, length, 3);

@@ -125,7 +125,7 @@ Op delta_op() {
       .name = "delta",
       .equation =
           "S_t = a_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
-      .inputs = {"q", "k", "v", "beta", "g?"},
+      .inputs = {kQ, kK, kV, kBeta, kMaybeG},
       .options = {"form", "chunk", "scale", "final_state"},
       .defaults = {},
       .variants = {},

@@ -59,7 +59,7 @@ Op linear_op() {
   Op op{
       .name = "linear",
       .equation = "S_t = diag(a_t) S_{t-1} + k_t^T v_t,  o_t = scale q_t S_t",
-      .inputs = {"q", "k", "v", "g?"},
+      .inputs = {kQ, kK, kV, kMaybeG},
       .options = {"form", "chunk", "scale", "causal", "norm", "eps", "log_norm", "final_state"},
       .defaults = {},
       .variants = {},

@@ -200,7 +200,7 @@ Op power_op() {
       .equation =
           "S_t = a_t S_{t-1} + m(k_t)^T v_t,  o_t = (W m(q_t)) S_t / den_t: "
           "sum_n c_n (scale q.k)^n",
-      .inputs = {"q", "k", "v", "g?"},
+      .inputs = {kQ, kK, kV, kMaybeG},
       .options =
           {"form",
            "chunk",

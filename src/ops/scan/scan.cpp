@@ -111,7 +111,7 @@ Op scan_op() {
   Op op{
       .name = "scan",
       .equation = "h_t = a_t h_{t-1} + v_t,  a = exp g, element by element",
-      .inputs = {"v", "g"},
+      .inputs = {kV, kG},
       .options = {"form", "chunk", "final_state"},
       .defaults = {},
       .variants = {},

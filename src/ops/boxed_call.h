@@ -1,0 +1,32 @@
+// A call of an op as the dispatcher passes it, a stack of values, and as the forms take it.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include "ops/op.h"
+
+namespace horner {
+
+struct Gradients {
+  at::Tensor o, norm;
+  std::vector<at::Tensor> state;
+};
+
+struct Call {
+  Inputs in;
+  State state;
+  Options options;
+  Gradients grad;  // of a backward call
+
+  // Every tensor that may have a gradient: op.inputs, absent ones too, then the state.
+  std::vector<at::Tensor> tensors(const Op& op) const;
+  void set_tensors(const Op& op, const std::vector<at::Tensor>& list);
+};
+
+// What stands between the parentheses of a schema: op.inputs, state, cu_seqlens, the gradients of a
+// backward call, and after the star the options that the op reads.
+std::string schema_arguments(const Op& op, bool backward);
+Call pop_call(const Op& op, torch::jit::Stack* stack, bool backward = false);
+torch::jit::Stack push_call(const Op& op, const Call& call, bool backward = false);
+
+}  // namespace horner
