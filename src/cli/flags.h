@@ -24,7 +24,11 @@ inline void add_flag(CLI::App& app, const Field& field) {
     );
   }
   option->default_str(to_text(field.initial));
-  option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  if (field.initial.is_array()) {
+    option->join(',');  // --op linear --op scan is --op linear,scan
+  } else {
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
 }
 
 // The settings must outlive the parse.

@@ -51,6 +51,13 @@ TEST(Flags, SetTheirFields) {
   );
 }
 
+TEST(Flags, ListsMayBeRepeated) {
+  const std::vector<double> both = {1, -0.5};
+  EXPECT_EQ(parse("--coefficients 1,-0.5").coefficients, both);
+  EXPECT_EQ(parse("--coefficients [1,-0.5]").coefficients, both);
+  EXPECT_EQ(parse("--coefficients 1 --coefficients -0.5").coefficients, both);
+}
+
 TEST(Flags, BooleansHaveAnOpposite) {
   EXPECT_FALSE(parse("--no-causal").causal);
   EXPECT_FALSE(parse("--causal=false").causal);

@@ -1,7 +1,6 @@
 // horner verify: the contract as a table a person can trust. Exit code 4 where a property fails.
 #include "lab/verify.h"
 
-#include <filesystem>
 #include <optional>
 
 #include "cli/command.h"
@@ -90,6 +89,7 @@ std::function<int()> declare_verify(CLI::App& app) {
   app.add_flag("--json", *json, "every measurement, as JSON");
   app.add_option("--out", *out, "folder that verify.json is written to");
   return [options, json, out] {
+    if (!out->empty()) make_folder(*out);
     VerifyReport report;
     {
       std::optional<Progress> progress;
@@ -101,10 +101,7 @@ std::function<int()> declare_verify(CLI::App& app) {
           }
       );
     }
-    if (!out->empty()) {
-      std::filesystem::create_directories(*out);
-      write_file(*out + "/verify.json", report.json().dump(2) + "\n");
-    }
+    if (!out->empty()) write_file(*out + "/verify.json", report.json().dump(2) + "\n");
     if (*json) {
       fmt::print("{}\n", report.json().dump(2));
     } else {

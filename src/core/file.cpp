@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "core/check.h"
 
@@ -81,6 +82,12 @@ void AtomicFile::commit() {
   }
   std::fclose(file_);
   file_ = nullptr;
+}
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw RunError("{}: the folder cannot be made: {}", path, error.message());
 }
 
 void write_file(const std::string& path, std::string_view content) {

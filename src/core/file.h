@@ -43,6 +43,9 @@ class AtomicFile {
   std::FILE* file_;
 };
 
+// With its parents; RunError when it cannot be made.
+void make_folder(const std::string& path);
+
 void write_file(const std::string& path, std::string_view content);
 
 }  // namespace horner

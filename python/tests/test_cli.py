@@ -1,0 +1,62 @@
+"""The program's manners: exit codes, one clear line per mistake, results on stdout, JSON that parses."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
+pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("words, code, line", [
+    (["lst"], 2, "horner: unknown command 'lst'; did you mean 'list'?"),
+    (["verify", "--devise", "cpu"], 2,
+     "horner verify: unknown flag '--devise'; did you mean '--device'?"),
+    (["verify", "--op", "lineer"], 2, "horner verify: unknown op 'lineer'; did you mean 'linear'?"),
+    (["verify", "--T", "many"], 2, 'horner verify: T must be an integer, got "many"'),
+    (["verify", "--T", "0"], 2, "horner verify: T must be at least 1, got 0"),
+    (["verify", "--H", "3", "--G", "2"], 2,
+     "horner verify: H must be a multiple of G, got H = 3 and G = 2"),
+    (["verify", "--device", "tpu"], 2,
+     "horner verify: device must be auto, cpu, cuda or cuda:N, got 'tpu'"),
+    (["verify", "--device", "cuda:9"], 5, "horner verify: device cuda:9: "),
+    (["verify", "--op", "scan", "--out", "/proc/none"], 1,
+     "horner verify: /proc/none: the folder cannot be made: "),
+])
+def test_a_mistake_is_one_line(words: list[str], code: int, line: str) -> None:
+    done = run(*words)
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1].startswith(line)
+    assert done.stderr.count("horner") == 1
+
+
+@pytest.mark.parametrize("words", [["--help"], ["list", "--help"], ["verify", "--help"], []])
+def test_help(words: list[str]) -> None:
+    done = run(*words)
+    assert done.returncode == 0 and "Usage: horner" in done.stdout and done.stderr == ""
+
+
+def test_list_json() -> None:
+    ops = {op["name"]: op for op in json.loads(run("list", "--json").stdout)["ops"]}
+    assert set(ops) == {"attention", "power", "linear", "delta", "scan"}
+    assert ops["linear"]["state_bytes"] == 64 * 64 * 4
+    assert ops["power"]["state_bytes"] == (1 + 64 + 64 * 65 // 2) * 65 * 4
+    assert ops["power"]["options"]["order"]["default"] == 2
+
+
+def test_verify_json(tmp_path: Path) -> None:
+    done = run("verify", "--op", "scan,delta", "--device", "cpu", "--T", "9", "--json",
+               "--out", str(tmp_path))
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and report["failed"] == 0
+    assert {row["op"] for row in report["rows"]} == {"scan", "delta"}
+    assert all(row["error"] <= row["bound"] for row in report["rows"])
+    assert json.loads((tmp_path / "verify.json").read_text()) == report
