@@ -221,7 +221,7 @@ void check_inputs(const Op& op, const Inputs& in, const State& state, const Opti
   check_shapes(op, in);
   check_types(op, in);
   check_options(op, options);
-  op.check(in, state, options);
+  if (op.check != nullptr) op.check(in, state, options);
   check_state(op, in, state, options);
 }
 

@@ -44,10 +44,6 @@ Inputs map_inputs(const Case& c, const Inputs& in, F&& f) {
   return out;
 }
 
-Inputs span(const Case& c, const Inputs& in, int64_t start, int64_t length) {
-  return map_inputs(c, in, [&](const at::Tensor& x) { return x.narrow(1, start, length); });
-}
-
 template <class F>
 void for_each_form(const Case& c, F&& f) {
   f(with(c, "recurrent"));
@@ -78,8 +74,8 @@ Measure splits(const Case& c) {
   const Result whole = run(c.op, in, {}, with(c, "recurrent"));
   for (const int64_t s : {int64_t(1), c.dims.T / 2, c.dims.T - 1}) {
     for_each_form(c, [&](const Options& o) {
-      const Result first = run(c.op, span(c, in, 0, s), {}, o);
-      Result second = run(c.op, span(c, in, s, c.dims.T - s), first.state, o);
+      const Result first = run(c.op, tokens(c.op, in, 0, s), {}, o);
+      Result second = run(c.op, tokens(c.op, in, s, c.dims.T - s), first.state, o);
       second.o = at::cat({first.o, second.o}, 1);
       if (second.norm.defined()) second.norm = at::cat({first.norm, second.norm}, 1);
       m.error = std::max(m.error, result_error(second, whole));
@@ -95,7 +91,7 @@ Measure steps(const Case& c) {
   Result all;
   std::vector<at::Tensor> o;
   for (int64_t t = 0; t < c.dims.T; ++t) {
-    all = run(c.op, span(c, in, t, 1), all.state, with(c, "step"));
+    all = run(c.op, tokens(c.op, in, t, 1), all.state, with(c, "step"));
     o.push_back(all.o);
   }
   return {relative_error(at::cat(o, 1), whole.o), kExact};
@@ -113,13 +109,13 @@ Measure packs(const Case& c) {
     const Result all = run(c.op, packed, {}, o);
     std::vector<at::Tensor> out;
     for (const auto& [start, end] : {std::pair{int64_t(0), cut}, std::pair{cut, T}}) {
-      if (start < end) out.push_back(run(c.op, span(c, in, start, end - start), {}, o).o);
+      if (start < end) out.push_back(run(c.op, tokens(c.op, in, start, end - start), {}, o).o);
     }
     m.error = std::max(m.error, relative_error(all.o, at::cat(out, 1)));
     if (!c.variant.options.causal) return;
     const Result again = run(c.op, packed, all.state, o);  // each sequence goes on from its own row
-    const Result first = run(c.op, span(c, in, 0, std::max<int64_t>(cut, 1)), {}, o);
-    const Result second = run(c.op, span(c, in, 0, std::max<int64_t>(cut, 1)), first.state, o);
+    const Result first = run(c.op, tokens(c.op, in, 0, std::max<int64_t>(cut, 1)), {}, o);
+    const Result second = run(c.op, tokens(c.op, in, 0, std::max<int64_t>(cut, 1)), first.state, o);
     if (cut > 0) m.error = std::max(m.error, relative_error(again.o.narrow(1, 0, cut), second.o));
   });
   return m;
@@ -331,7 +327,8 @@ Measure narrow(const Case& c, at::ScalarType type, double bound) {
 }
 
 Measure single_precision(const Case& c) { return narrow(c, at::kFloat, 1e-4); }
-Measure half_precision(const Case& c) { return narrow(c, at::kBFloat16, 1.0 / 128); }
+Measure bfloat_precision(const Case& c) { return narrow(c, at::kBFloat16, 1.0 / 128); }
+Measure half_precision(const Case& c) { return narrow(c, at::kHalf, 1.0 / 1024); }
 
 // Counts values that are not finite in 65,536 tokens: without decay, with a strong one, with resets.
 Measure long_time(const Case& c) {
@@ -375,14 +372,16 @@ Measure refuses(const Case& c) {
   };
   for (const Input& one : c.op.inputs) {
     if (!(good.*one.tensor).defined()) continue;
-    Inputs longer = good, whole = good, flat = good;
+    Inputs longer = good, whole = good, flat = good, elsewhere = good;
     const at::Tensor& x = good.*one.tensor;
     longer.*one.tensor = at::cat({x, x.narrow(1, 0, 1)}, 1);
     whole.*one.tensor = x.is_complex() ? at::real(x).to(at::kInt) : x.to(at::kInt);
     flat.*one.tensor = x.select(1, 0);
+    elsewhere.*one.tensor = x.to(at::kMeta);
     refused(longer, {}, o);
     refused(whole, {}, o);
     refused(flat, {}, o);
+    if (c.op.inputs.size() > 1) refused(elsewhere, {}, o);
   }
   Options nothing = o, unknown = o, nan = o;
   nothing.chunk = 0;
@@ -392,7 +391,7 @@ Measure refuses(const Case& c) {
   refused(good, {}, unknown);
   refused(good, {}, nan);
   refused(good, {{good.v, good.v, good.v, good.v}}, o);
-  refused(span(c, good, 0, 0), {}, o);
+  refused(tokens(c.op, good, 0, 0), {}, o);
   return m;
 }
 
@@ -413,7 +412,8 @@ const std::vector<Property>& contract() {
       {"state size", "the state is as large as said", state_size},
       {"same bits", "the same seed gives the same bits", same_bits},
       {"fp32 error", "against fp64", single_precision},
-      {"bf16 error", "against fp64 on the rounded inputs", half_precision},
+      {"bf16 error", "against fp64 on the rounded inputs", bfloat_precision},
+      {"fp16 error", "against fp64 on the rounded inputs", half_precision},
       {"long time", "65,536 tokens stay finite: no decay, -20, a reset", long_time},
       {"refuses", "wrong input is refused in one line", refuses},
   };

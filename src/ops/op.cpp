@@ -59,15 +59,6 @@ std::vector<int64_t> sequence_starts(const Op& op, const Inputs& in) {
   return list;
 }
 
-Inputs tokens(const Op& op, const Inputs& in, int64_t start, int64_t length) {
-  Inputs some;
-  for (const Input& input : op.inputs) {
-    const at::Tensor& x = in.*input.tensor;
-    if (x.defined()) some.*input.tensor = x.narrow(1, start, length);
-  }
-  return some;
-}
-
 // Each sequence of a packed batch on its own: its state starts afresh, or from its row of the state.
 Result run_packed(
     const Op& op, Form form, const Inputs& in, const State& state, const Options& options
@@ -102,6 +93,15 @@ int64_t State::bytes() const {
   return total;
 }
 
+Inputs tokens(const Op& op, const Inputs& in, int64_t start, int64_t length) {
+  Inputs some;
+  for (const Input& input : op.inputs) {
+    const at::Tensor& x = in.*input.tensor;
+    if (x.defined()) some.*input.tensor = x.narrow(1, start, length);
+  }
+  return some;
+}
+
 std::string_view chosen_form(
     const Op& op, const Inputs& in, const State& state, const Options& options
 ) {
@@ -115,7 +115,8 @@ std::string_view chosen_form(
     const int64_t length = starts[longest + 1] - starts[longest];
     return chosen_form(op, tokens(op, in, starts[longest], length), state, options);
   }
-  return in.v.size(1) == 1 && options.causal ? "step" : op.choose(in, state, options);
+  if (in.v.size(1) == 1 && options.causal) return "step";
+  return op.choose != nullptr ? op.choose(in, state, options) : "chunked";
 }
 
 Result run(const Op& op, const Inputs& in, const State& state, const Options& options) {

@@ -110,22 +110,22 @@ struct Op {
   std::string_view equation;
   std::vector<Input> inputs;              // in the order of the torch schema
   std::vector<std::string_view> options;  // the settings it reads; any other is refused
-  Options defaults;
-  std::vector<Variant> variants;
+  Options defaults = {};
+  std::vector<Variant> variants = {};
   bool complex = false;  // whether it takes complex inputs
 
-  Form recurrent;
-  Form parallel;
-  Form chunked;
+  Form recurrent = nullptr;
+  Form parallel = nullptr;
+  Form chunked = nullptr;
 
   // The state after `tokens` tokens, filled with zeros: its shape. tokens = 0: the initial state.
-  State (*zero_state)(const Inputs&, const c10::SymInt& tokens, const Options&);
-  // Rules of this op beyond check_inputs.
-  void (*check)(const Inputs&, const State&, const Options&);
-  // What form = auto means for more than one token.
-  std::string_view (*choose)(const Inputs&, const State&, const Options&);
+  State (*zero_state)(const Inputs&, const c10::SymInt& tokens, const Options&) = nullptr;
   // Valid random inputs for tests, verify and bench.
-  Inputs (*sample)(const Dims&, const Variant&, at::TensorOptions);
+  Inputs (*sample)(const Dims&, const Variant&, at::TensorOptions) = nullptr;
+  // Rules of this op beyond those of all; null: none.
+  void (*check)(const Inputs&, const State&, const Options&) = nullptr;
+  // What form = auto means for more than one token; null: chunked.
+  std::string_view (*choose)(const Inputs&, const State&, const Options&) = nullptr;
 };
 
 // THE list, in ops.cpp.
@@ -138,6 +138,9 @@ std::string_view chosen_form(const Op&, const Inputs&, const State&, const Optio
 
 // One set of rules for every form and device: shapes, dtypes, devices, options.
 void check_inputs(const Op&, const Inputs&, const State&, const Options&);
+
+// `length` tokens of every input, from `start` on.
+Inputs tokens(const Op&, const Inputs&, int64_t start, int64_t length);
 
 // Two results over disjoint sets of tokens, as one: weights exp(norm).
 Result merge(const Result&, const Result&);

@@ -214,15 +214,13 @@ Op attention_op() {
       .equation = "o_t = softmax(scale q_t K^T) V over all, a window, or both directions",
       .inputs = {kQ, kK, kV},
       .options = {"form", "chunk", "scale", "causal", "window", "sinks", "log_norm", "final_state"},
-      .defaults = {},
-      .variants = {},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,
       .zero_state = zero_state,
+      .sample = sample,
       .check = check,
       .choose = choose,
-      .sample = sample,
   };
   Options plain = op.defaults, norm = plain, window = plain, sinks = plain, both = plain,
           both_window = plain;

@@ -108,8 +108,6 @@ void check(const Inputs& in, const State&, const Options&) {
   );
 }
 
-std::string_view choose(const Inputs&, const State&, const Options&) { return "chunked"; }
-
 Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) {
   Inputs in = sample_qkv(d, options);
   in.k = in.k / in.k.norm(2, {-1}, true);
@@ -127,15 +125,12 @@ Op delta_op() {
           "S_t = a_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
       .inputs = {kQ, kK, kV, kBeta, kMaybeG},
       .options = {"form", "chunk", "scale", "final_state"},
-      .defaults = {},
-      .variants = {},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,
       .zero_state = zero_state,
-      .check = check,
-      .choose = choose,
       .sample = sample,
+      .check = check,
   };
   op.variants = {{"delta rule", op.defaults}, {"gated delta rule", op.defaults, "head"}};
   return op;

@@ -39,10 +39,6 @@ State zero_state(const Inputs& in, const c10::SymInt&, const Options& options) {
   return zero_sum(in.k.sym_size(3), in, options);
 }
 
-void check(const Inputs&, const State&, const Options&) {}
-
-std::string_view choose(const Inputs&, const State&, const Options&) { return "chunked"; }
-
 Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) {
   Inputs in = sample_qkv(d, options);
   in.g = sample_decay(d, variant.gate, options);
@@ -61,14 +57,10 @@ Op linear_op() {
       .equation = "S_t = diag(a_t) S_{t-1} + k_t^T v_t,  o_t = scale q_t S_t",
       .inputs = {kQ, kK, kV, kMaybeG},
       .options = {"form", "chunk", "scale", "causal", "norm", "eps", "log_norm", "final_state"},
-      .defaults = {},
-      .variants = {},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,
       .zero_state = zero_state,
-      .check = check,
-      .choose = choose,
       .sample = sample,
   };
   Options plain = op.defaults, both = plain, sum = plain, both_sum = plain;

@@ -214,15 +214,13 @@ Op power_op() {
            "eps",
            "log_norm",
            "final_state"},
-      .defaults = {},
-      .variants = {},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,
       .zero_state = zero_state,
+      .sample = sample,
       .check = check,
       .choose = choose,
-      .sample = sample,
   };
   op.defaults.norm = "sum";
   op.defaults.chunk = 128;

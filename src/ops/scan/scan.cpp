@@ -88,8 +88,6 @@ void check(const Inputs& in, const State&, const Options&) {
   );
 }
 
-std::string_view choose(const Inputs&, const State&, const Options&) { return "chunked"; }
-
 Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) {
   Inputs in;
   in.v = at::randn({d.B, d.T, d.G, d.V}, options);
@@ -113,16 +111,13 @@ Op scan_op() {
       .equation = "h_t = a_t h_{t-1} + v_t,  a = exp g, element by element",
       .inputs = {kV, kG},
       .options = {"form", "chunk", "final_state"},
-      .defaults = {},
-      .variants = {},
       .complex = true,
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,
       .zero_state = zero_state,
-      .check = check,
-      .choose = choose,
       .sample = sample,
+      .check = check,
   };
   op.variants = {
       {"real", op.defaults},
