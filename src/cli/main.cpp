@@ -74,6 +74,6 @@ int run_program(int argc, char** argv) {
 }  // namespace horner
 
 int main(int argc, char** argv) {
-  horner::start_program();
+  horner::open_cuda();
   return horner::run_program(argc, argv);
 }

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
-#include <malloc.h>
 
 #include <filesystem>
 
@@ -32,12 +31,6 @@ std::string open_cuda_library() {
 const std::string& open_cuda() {
   static const std::string reason = open_cuda_library();
   return reason;
-}
-
-void start_program() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  open_cuda();
 }
 
 at::Device find_device(std::string_view name) {

@@ -8,10 +8,6 @@
 
 namespace horner {
 
-// First thing in every program: opens libhorner_cuda.so, and keeps freed memory instead of giving it back
-// to the system, since the next tensor of the same size would fault every page of it in again.
-void start_program();
-
 // Opens libhorner_cuda.so beside this library. Call it before anything else that touches torch: the first
 // question about CUDA fixes the answer for the life of the process. Empty on success, else the reason.
 const std::string& open_cuda();

@@ -3,7 +3,7 @@
 #include "core/device.h"
 
 int main(int argc, char** argv) {
-  horner::start_program();
+  horner::open_cuda();
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -76,7 +76,7 @@ void add_jobs() {
 }  // namespace horner
 
 int main(int argc, char** argv) {
-  horner::start_program();
+  horner::open_cuda();
   horner::add_jobs();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
