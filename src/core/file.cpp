@@ -70,7 +70,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* bytes, size_t count) {
-  if (std::fwrite(bytes, 1, count, file_) != count) {
+  if (count > 0 &&
+      std::fwrite(bytes, 1, count, file_) != count) {  // an empty tensor has no address
     throw RunError("{}: cannot be written: {}", path_, std::strerror(errno));
   }
 }
