@@ -58,7 +58,10 @@ def attention(x, o):
             num, den = 0, 0
             for s in range(T):
                 if visible(t, s, o):
-                    w = np.exp(scale * (q[t, h] @ k[s, n]))  # w_ts = exp(scale q_t.k_s)
+                    score = scale * (q[t, h] @ k[s, n])
+                    if score.real > o.get("clamp", math.inf):
+                        score = o["clamp"]
+                    w = np.exp(score)  # w_ts = exp(scale q_t.k_s)
                     num, den = num + w * v[s, n], den + w
             out[t, h], norm[t, h] = num / den, np.log(den)  # o_t = num / den
     return {"o": out, "norm": norm}
@@ -238,6 +241,7 @@ def attention_cases():
         "causal": {},
         "both": {"causal": False},
         "scale": {"scale": 0.3},
+        "clamp": {"clamp": 0.4},
         "window": {"window": 3},
         "window_sinks": {"window": 3, "sinks": 2},
         "both_window_sinks": {"causal": False, "window": 3, "sinks": 1},

@@ -46,6 +46,7 @@ def attention(
     causal: bool = True,
     window: int = 0,
     sinks: int = 0,
+    clamp: float | None = None,
     log_norm: bool = False,
     final_state: bool = False,
 ) -> Result:
@@ -55,6 +56,7 @@ def attention(
         norm_t = log sum_s exp(scale q_t.k_s)
 
     s runs over s <= t (causal); with a window over |t - s| < window and the first `sinks` tokens.
+    Scores above `clamp` count as `clamp`.
 
     q (B,T,H,K), k (B,T,G,K), v (B,T,G,V); o (B,T,H,V), norm (B,T,H). scale: 1/sqrt(K) by default.
     The state is the key/value cache, as long as what is visible.
@@ -71,6 +73,7 @@ def attention(
         causal=causal,
         window=window,
         sinks=sinks,
+        clamp=clamp,
         log_norm=log_norm,
         final_state=final_state,
     )

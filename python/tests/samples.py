@@ -78,6 +78,7 @@ class Sample:
 
 SAMPLES = [
     Sample("attention", "causal"),
+    Sample("attention", "clamped", {"clamp": 0.4}),
     Sample("attention", "both", {"causal": False}),
     Sample("attention", "window", {"window": 3, "sinks": 1}),
     Sample("power", "order2"),

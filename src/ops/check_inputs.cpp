@@ -161,6 +161,9 @@ void check_options(const Op& op, const Options& options) {
       *options.scale
   );
   HORNER_CHECK(
+      !options.clamp || !std::isnan(*options.clamp), "[{}] clamp must be a number, got nan", op.name
+  );
+  HORNER_CHECK(
       std::isfinite(options.eps) && options.eps >= 0,
       "[{}] eps must be finite and at least 0, got {}",
       op.name,

@@ -59,6 +59,7 @@ struct Options {
   bool causal = true;
   int64_t window = 0;
   int64_t sinks = 0;
+  std::optional<double> clamp;
   int64_t order = 2;
   std::vector<double> coefficients;
   std::string decay = "outside";
@@ -78,6 +79,7 @@ struct Options {
     visit("causal", causal, "a token reads the past and itself; false: both directions");
     visit("window", window, "how many of the last tokens are visible; 0: all");
     visit("sinks", sinks, "how many of the first tokens stay visible beside the window");
+    visit("clamp", clamp, "scores above this count as this; none: no limit");
     visit("order", order, "highest power of q.k that is kept");
     visit("coefficients", coefficients, "c_0 .. c_order of the series; empty: 1/n!");
     visit(

@@ -77,9 +77,10 @@ Rows attend(
     return head == 0 ? span : at::cat({x.narrow(dim, 0, head), span}, dim);
   };
   const at::Tensor hidden = visible(p.from.narrow(-2, t, C), seen(p.to, -1), o).logical_not();
-  const at::Tensor x = at::matmul(p.q.narrow(-2, t, C), seen(p.k, -2).transpose(-1, -2))
-                           .masked_fill(hidden, -std::numeric_limits<double>::infinity());  // x_ts
-  const at::Tensor norm = x.logsumexp(-1, true);               // log sum_s e^{x_ts}
+  at::Tensor x = at::matmul(p.q.narrow(-2, t, C), seen(p.k, -2).transpose(-1, -2));
+  if (o.clamp) x = x.clamp_max(*o.clamp);
+  x = x.masked_fill(hidden, -std::numeric_limits<double>::infinity());  // x_ts
+  const at::Tensor norm = x.logsumexp(-1, true);                        // log sum_s e^{x_ts}
   return {at::matmul((x - norm).exp(), seen(p.v, -2)), norm};  // sum_s e^{x_ts - norm_t} v_s
 }
 
@@ -138,9 +139,9 @@ Result recurrent(const Inputs& in, const State& state, const Options& o) {
   return finish({at::cat(out, -2), at::cat(norm, -2)}, in, state, o);
 }
 
-// Torch's fused attention returns no log-normaliser and knows no window and no state.
+// Torch's fused attention returns no log-normaliser and knows no window, no clamp and no state.
 bool fused(const State& state, const Options& o) {
-  return state.empty() && !o.log_norm && o.window == 0;
+  return state.empty() && !o.log_norm && o.window == 0 && !o.clamp;
 }
 
 Result parallel(const Inputs& in, const State& state, const Options& o) {
@@ -213,7 +214,16 @@ Op attention_op() {
       .name = "attention",
       .equation = "o_t = softmax(scale q_t K^T) V over all, a window, or both directions",
       .inputs = {kQ, kK, kV},
-      .options = {"form", "chunk", "scale", "causal", "window", "sinks", "log_norm", "final_state"},
+      .options =
+          {"form",
+           "chunk",
+           "scale",
+           "causal",
+           "window",
+           "sinks",
+           "clamp",
+           "log_norm",
+           "final_state"},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,
@@ -222,13 +232,14 @@ Op attention_op() {
       .check = check,
       .choose = choose,
   };
-  Options plain = op.defaults, norm = plain, window = plain, sinks = plain, both = plain,
-          both_window = plain;
+  Options plain = op.defaults, norm = plain, window = plain, sinks = plain, clamped = plain,
+          both = plain, both_window = plain;
   norm.log_norm = true;
   window.window = 5;
   sinks.window = 4;
   sinks.sinks = 3;
   sinks.log_norm = true;
+  clamped.clamp = 3;
   both.causal = false;
   both_window.causal = false;
   both_window.window = 3;
@@ -237,6 +248,7 @@ Op attention_op() {
       {"causal, with norm", norm},
       {"window", window},
       {"window and sinks", sinks},
+      {"clamped scores", clamped},
       {"both directions", both},
       {"both directions, window", both_window},
   };

@@ -1,6 +1,7 @@
 // Softmax attention: the recurrence whose state grows with what it has seen.
 //
 //   x_ts = scale q_t.k_s                                  scale 1/sqrt(K) unless given
+//          at most `clamp`, where it is given
 //   o_t  = sum_s e^{x_ts} v_s / sum_s e^{x_ts}            o (B,T,H,V), over the visible s
 //   norm = log sum_s e^{x_ts}                             (B,T,H)
 //
