@@ -20,7 +20,7 @@ std::function<int()> declare_verify(CLI::App&);
 // THE list of commands.
 inline const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
-      {"list", "the ops: equation, inputs, forms, state size", declare_list},
+      {"list", "the ops and mixers: equation, paper, settings, state size", declare_list},
       {"verify", "the contract on this machine: every op and form against fp64", declare_verify},
   };
   return list;

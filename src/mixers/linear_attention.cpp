@@ -27,6 +27,10 @@ LinearAttention::LinearAttention(int64_t D, const Options& o)
   HORNER_CHECK(
       !o.series || o.power > 1, "[linear] series needs power of at least 2, got {}", o.power
   );
+  HORNER_CHECK(
+      o.causal || (o.conv == 0 && o.position.kind != "selective_rope"),
+      "[linear] causal = false takes no conv and no selective_rope: they run forward"
+  );
   q_ = linear(*this, "q", D, D);
   k_ = linear(*this, "k", D, G_ * K_);
   v_ = linear(*this, "v", D, G_ * K_);
@@ -66,6 +70,7 @@ at::Tensor LinearAttention::mix(const at::Tensor& x, Pass& pass) {
                       .to(in.v.scalar_type());  // v_s / s^{sigmoid c}
   }
   horner::Options options;
+  options.causal = o_.causal;
   options.norm = o_.norm;
   options.eps = o_.eps;
   if (o_.power > 1) {

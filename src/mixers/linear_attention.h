@@ -19,6 +19,7 @@ namespace horner {
 struct LinearAttentionOptions {
   int64_t heads = 4;
   int64_t groups = 0;
+  bool causal = true;
   std::string feature = "elu1";
   int64_t feature_dim = 64;
   std::string norm = "sum";
@@ -32,6 +33,7 @@ struct LinearAttentionOptions {
   void visit(Visitor&& visit) {
     visit("heads", heads, "query heads H");
     visit("groups", groups, "key/value heads G; 0: as many as heads");
+    visit("causal", causal, "a token reads the past and itself; false: both directions");
     visit("feature", feature, "the feature map", feature_names());
     visit("feature_dim", feature_dim, "random features of favor and fourier");
     visit("norm", norm, "divide by the sum of the weights, or not", {"sum", "none"});
@@ -48,6 +50,7 @@ class LinearAttention : public Mixer {
   using Options = LinearAttentionOptions;
   LinearAttention(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  bool causal() const override { return o_.causal; }
 
  protected:
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;

@@ -11,6 +11,10 @@ Luna::Luna(int64_t D, const Options& o) : Mixer("luna", D), o_(o) {
       o.map.nonnegative || o.norm == "none",
       "[luna] map.nonnegative = false needs norm = none: the sum of its weights can vanish"
   );
+  HORNER_CHECK(
+      o.causal || o.position.kind != "selective_rope",
+      "[luna] causal = false takes no selective_rope: it runs forward"
+  );
   q_ = linear(*this, "q", D, D);
   k_ = linear(*this, "k", D, D);
   v_ = linear(*this, "v", D, D);

@@ -113,9 +113,14 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
       c10::str(x.sizes())
   );
   if (context.cu_seqlens.defined()) return forward_packed(x, state, context);
+  HORNER_CHECK(
+      causal() || state.empty(),
+      "[{}] both directions read a sequence whole: no state goes on",
+      name()
+  );
   Pass pass(state, context);
   const at::Tensor y = mix(x, pass);
-  state = pass.after();
+  if (causal()) state = pass.after();
   return y;
 }
 
@@ -140,7 +145,7 @@ at::Tensor Mixer::forward_packed(const at::Tensor& x, State& state, const Contex
     y.push_back(forward(x.narrow(1, start[j], length), row, own));
     rows.push_back(std::move(row));
   }
-  state = stack_rows(rows);
+  if (causal()) state = stack_rows(rows);
   return at::cat(y, 1);
 }
 
@@ -154,6 +159,19 @@ Core Mixer::core(const at::Tensor& x) {
 
 at::Tensor Mixer::map(const at::Tensor& x) { return map_of(core(x)); }
 System Mixer::dsf(const at::Tensor& x) { return system_of(core(x)); }
+
+int64_t state_bytes(const MixerType& type, int64_t D, int64_t T, const Json& options) {
+  const c10::NoGradGuard no_graph;
+  const auto mixer = type.make(D, options);
+  const auto after = [&](int64_t tokens) {
+    State state;
+    mixer->forward(at::zeros({1, tokens, D}), state);
+    return state.bytes();
+  };
+  const int64_t one = after(1);
+  return T == 1 || after(2) == one ? one
+                                   : after(T);  // a state that does not grow is as large as it gets
+}
 
 State row_of(const State& state, int64_t row) {
   State one;

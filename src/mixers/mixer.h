@@ -99,6 +99,7 @@ struct MixerType {
   std::string_view name;
   std::string_view paper;  // arXiv id
   std::string_view equation;
+  std::string usual;                  // settings of a model of D = 1024, for tables
   std::vector<std::string> variants;  // settings "order=4,norm=sum" that tests and verify walk
   std::vector<std::string> refused;   // settings outside the paper's range
   std::shared_ptr<Mixer> (*make)(int64_t D, const Json& options);
@@ -110,6 +111,9 @@ struct MixerType {
 const std::vector<MixerType>& mixers();
 const MixerType& find_mixer(std::string_view name);
 std::shared_ptr<Mixer> make_mixer(std::string_view name, int64_t D, std::string_view options = "");
+
+// Bytes of the state after T tokens of one sequence, measured from its tensors.
+int64_t state_bytes(const MixerType&, int64_t D, int64_t T, const Json& options);
 
 // States of rows of a batch, as one state; a key/value cache is padded to the longest.
 State stack_rows(const std::vector<State>& rows);

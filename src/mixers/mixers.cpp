@@ -25,6 +25,7 @@ namespace {
 
 struct About {
   std::string_view name, paper, equation;
+  std::string usual;
   std::vector<std::string> variants, refused;
 };
 
@@ -34,6 +35,7 @@ MixerType row(About about) {
       about.name,
       about.paper,
       about.equation,
+      std::move(about.usual),
       std::move(about.variants),
       std::move(about.refused),
       [](int64_t D, const Json& json) -> std::shared_ptr<Mixer> {
@@ -58,6 +60,7 @@ const std::vector<MixerType>& mixers() {
           {"softmax",
            "1706.03762",
            "o_t = sum_s e^{q_t.k_s/sqrt K} v_s / sum_s e^{q_t.k_s/sqrt K}",
+           "heads=16",
            {"",
             "groups=2,qk_norm=true",
             "norm=l2,output_gate=post",
@@ -73,6 +76,7 @@ const std::vector<MixerType>& mixers() {
             "decay=softplus,conv=2,conv_activation=none",
             "decay=softplus,norm=count,groups=2",
             "feature=cosine,centre=mean",
+            "causal=false,norm=count",
             "position.kind=selective_rope",
             "position.kind=selective_rope,groups=2,position.rank=3,position.increment=skip,"
             "position.bias=true,position.gate=angle,position.temperature=rfa"},
@@ -80,12 +84,15 @@ const std::vector<MixerType>& mixers() {
             "groups=3",
             "conv=-1",
             "position.theta=1,position.temperature=rfa",
-            "heads=16"}}
+            "heads=16",
+            "causal=false,norm=cumgate",
+            "causal=false,decay=softplus"}}
       ),
       row<Taylor>(
           {"taylor",
            "2507.23632",
            "o_t = sum_s p(x_ts) v_s / sum_s p(x_ts), p(x) = sum_n x^n/n!, x_ts = q_t.k_s/sqrt K",
+           "heads=16",
            {"",
             "order=4,groups=2",
             "order=3,norm=l2,output_gate=post",
@@ -100,6 +107,7 @@ const std::vector<MixerType>& mixers() {
             "norm=none,feature=cosine",
             "decay=softplus,centre=learned,position.kind=none",
             "decay=softplus,decay_place=inside",
+            "causal=false,decay=softplus,position.kind=none",
             "coefficients=learned",
             "coefficients=learned,norm=l2,order=3",
 
@@ -110,6 +118,7 @@ const std::vector<MixerType>& mixers() {
           {"window",
            "2509.24552",
            "o_t = sum over the last w tokens of softmax(q_t.k_s/sqrt K) v_s",
+           "heads=16",
            {"window=5", "window=4,groups=2,sinks=2", "window=64,position.kind=none"},
            {"window=0", "sinks=-1", "groups=3"}}
       ),
@@ -117,6 +126,7 @@ const std::vector<MixerType>& mixers() {
           {"linear",
            "2006.16236",
            "o_t = sum_s phi(q_t).phi(k_s) v_s / sum_s phi(q_t).phi(k_s)",
+           "heads=16",
            {"",
             "feature=relu,groups=2",
             "feature=identity,norm=none,position.kind=rope",
@@ -129,7 +139,8 @@ const std::vector<MixerType>& mixers() {
             "feature=hedgehog,groups=2",
             "power=2,feature=relu",
             "power=3,series=true",
-            "power=2,feature=identity"},
+            "power=2,feature=identity",
+            "causal=false,feature=exp,groups=2"},
            {"heads=3",
             "feature=identity",
             "feature=cosine",
@@ -142,6 +153,7 @@ const std::vector<MixerType>& mixers() {
           {"retnet",
            "2307.08621",
            "S_t = a S_{t-1} + k_t^T v_t, o_t = q_t S_t/sqrt K, a = 1 - 2^{-5-h}",
+           "",
            {"", "norm=rms,position.kind=none", "expand_k=0.5,expand_v=1"},
            {"heads=3", "expand_v=0.1"}}
       ),
@@ -150,6 +162,7 @@ const std::vector<MixerType>& mixers() {
            "2312.06635",
            "S_t = diag(a_t) S_{t-1} + k_t^T v_t, o_t = q_t S_t/sqrt K, a = sigmoid(x W1 W2 + "
            "b)^{1/16}",
+           "",
            {"",
             "norm=layer,conv=4",
             "position.kind=rope,tie_pair_decay=true",
@@ -160,6 +173,7 @@ const std::vector<MixerType>& mixers() {
           {"mamba2",
            "2405.21060",
            "S_t = e^{-A dt_t} S_{t-1} + dt_t B_t^T x_t, y_t = C_t S_t + D x_t",
+           "",
            {"head=8,state=6", "head=8,state=6,groups=2,skip=false", "head=16,state=4,conv=0"},
            {"head=5", "state=0", "head=8,groups=3", "head=8,step_low=0"}}
       ),
@@ -167,6 +181,7 @@ const std::vector<MixerType>& mixers() {
           {"mlstm",
            "2405.04517",
            "C_t = f_t C_{t-1} + e^{i_t} k_t^T v_t, h_t = q_t C_t / max(|q_t n_t|, 1)",
+           "",
            {"heads=2", "heads=2,input_bias=0", "input_gate=sigmoid,heads=2,input_bias=0"},
            {"heads=3", "cap=0", "layers=0"}}
       ),
@@ -174,6 +189,7 @@ const std::vector<MixerType>& mixers() {
           {"deltanet",
            "2406.06484",
            "S_t = (I - b_t k_t^T k_t) S_{t-1} + b_t k_t^T v_t, o_t = q_t S_t/sqrt K",
+           "heads=8",
            {"", "negative=true,conv=0", "position.kind=selective_rope"},
            {"heads=3", "conv=-1"}}
       ),
@@ -181,6 +197,7 @@ const std::vector<MixerType>& mixers() {
           {"gated_deltanet",
            "2412.06464",
            "S_t = a_t (I - b_t k_t^T k_t) S_{t-1} + b_t k_t^T v_t, o_t = q_t S_t/sqrt K",
+           "heads=8,expand_v=1",
            {"",
             "negative=true,expand_v=1",
             "heads=2,value_heads=4,conv=2",
@@ -191,6 +208,7 @@ const std::vector<MixerType>& mixers() {
           {"metala",
            "2411.10741",
            "S_t = diag(a_t) S_{t-1} + (1 - a_t)^T v_t, o_t = q_t S_t/sqrt K + sigmoid(w_t v_t)",
+           "heads=8",
            {"", "key=own,conv=0", "augment=false,conv=2", "norm=rms,heads=2"},
            {"heads=3", "temperature=0", "conv=-1"}}
       ),
@@ -198,10 +216,11 @@ const std::vector<MixerType>& mixers() {
           {"luna",
            "2512.08061",
            "o_t = sum_s phi(q_t).phi(k_s) v_s / sum_s phi(q_t).phi(k_s), phi learned",
-           {"map.hidden=8",
-            "map.shared=true,map.hidden=8,position.kind=rope",
-            "map.projections=4,map.envelope=gauss,map.hidden=8",
-            "causal=false,map.hidden=8",
+           "heads=16",
+           {"map.hidden=8,map.channels=16",
+            "map.shared=true,map.hidden=8,map.channels=16,position.kind=rope",
+            "map.projections=4,map.envelope=gauss,map.hidden=8,map.channels=16",
+            "causal=false,map.hidden=8,map.channels=16",
             "map.nonnegative=false,norm=none,map.hidden=8"},
            {"heads=3", "map.nonnegative=false", "map.channels=0", "eps=-1"}}
       ),
@@ -209,6 +228,7 @@ const std::vector<MixerType>& mixers() {
           {"norm_attention",
            "2405.15731",
            "S_t = S_{t-1} + k_t^T v_t, o_t = q_t S_t / eta(x_t)",
+           "heads=8",
            {"",
             "normaliser=softplus,heads=2",
             "normaliser=sigmoid,key=6,heads=2",
@@ -222,6 +242,7 @@ const std::vector<MixerType>& mixers() {
           {"s6",
            "2312.00752",
            "h_t = e^{-A dt_t} h_{t-1} + dt_t u_t B_t, y_t = C_t h_t + D u_t",
+           "",
            {"state=4", "state=4,conv=0,rank=3", "state=3,block=bare,expand=1"},
            {"state=0", "expand=0", "conv=-1"}}
       ),
@@ -229,6 +250,7 @@ const std::vector<MixerType>& mixers() {
           {"rg_lru",
            "2402.19427",
            "h_t = a_t h_{t-1} + sqrt(1 - a_t^2) i_t u_t, a = e^{-c r_t softplus(L)}",
+           "heads=16",
            {"", "expand=1.5,conv=0"},
            {"heads=3", "power=0", "conv=-1"}}
       ),
@@ -236,6 +258,7 @@ const std::vector<MixerType>& mixers() {
           {"qlstm",
            "2405.15731",
            "h_t = sigmoid(f_t) h_{t-1} + sigmoid(i_t) u_t, o_t = sigmoid(o_t) h_t",
+           "",
            {"",
             "transition=reversed",
             "block=plain",
@@ -247,6 +270,7 @@ const std::vector<MixerType>& mixers() {
           {"two_mamba",
            "2602.17363",
            "o_t = sum_s d_ts (q_t.k_s)^2 v_s / sum_s d_ts (q_t.k_s)^2, d_ts the decay since s",
+           "heads=16",
            {"", "kernel=exp", "kernel=linear", "conv=4,conv_activation=silu,heads=2"},
            {"heads=3", "conv=-1"}}
       ),
@@ -254,6 +278,7 @@ const std::vector<MixerType>& mixers() {
           {"inline",
            "2412.06590",
            "o_t = sum_s w_ts v_s, w_ts = q_t.k_s - mean_s(q_t.k_s) + 1/t",
+           "heads=32",
            {"",
             "residual=0",
             "feature=relu,residual=4",

@@ -29,6 +29,12 @@ Series::Series(const std::string& name, int64_t D, const SeriesOptions& o)
       o.groups
   );
   check_at_least(name, "conv", double(o.conv), 0);
+  HORNER_CHECK(
+      o.causal || (o.norm != "cumgate" && o.conv == 0 && o.position.kind != "selective_rope"),
+      "[{}] causal = false takes no norm = cumgate, no conv and no selective_rope: they run "
+      "forward",
+      name
+  );
   const int64_t H = o.heads;
   q_ = linear(*this, "q", D, H * K_);
   k_ = linear(*this, "k", D, G_ * K_);
@@ -93,10 +99,12 @@ at::Tensor Series::log_divisor(const at::Tensor& x, const at::Tensor& log_sum, P
   if (o_.norm == "clampden") return log_sum.clamp_min(0);
   if (o_.norm == "detach") return log_sum.clamp_min(0).detach();
   if (o_.norm == "cumgate") return pass.running_sum(wide(norm_gate_(x)).exp()).clamp_min(1).log();
-  at::Tensor log_t = (pass.position(x).unsqueeze(1) + at::arange(1, x.size(1) + 1, x.device()))
-                         .unsqueeze(-1)
-                         .to(wide(x).scalar_type())
-                         .log();  // (B,T,1)
+  at::Tensor t = at::full({x.size(0), x.size(1)}, double(x.size(1)), wide(x).options());
+  if (o_.causal) {
+    const at::Tensor seen = pass.position(x).unsqueeze(1);
+    t = (seen + at::arange(1, x.size(1) + 1, x.device())).to(t.scalar_type());
+  }
+  at::Tensor log_t = t.unsqueeze(-1).log();  // (B,T,1)
   if (o_.norm == "gate") log_t = log_t - at::log_sigmoid(wide(norm_gate_(x)));
   return log_t;
 }

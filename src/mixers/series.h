@@ -15,6 +15,8 @@
 //   clampden   y_t / max(sum E, 1)     detach                the same, no gradient through it
 //   none       y_t
 //
+// Both directions (causal = false): sums over every s, and T in the place of t.
+//
 // Source: arXiv:2507.23632 and its code; decay g = -softplus(x W_A) from arXiv:2602.17363. Left open or chosen
 // here: norms rms and layer of softmax act on the normalised output (a positive factor before them does nothing,
 // their eps aside); gates have a bias that starts at 0; centre = mean is measured by calibrate, learned is
@@ -29,6 +31,7 @@ namespace horner {
 struct SeriesOptions {
   int64_t heads = 4;
   int64_t groups = 0;
+  bool causal = true;
   std::string norm = "sum";
   std::string feature = "identity";
   std::string centre = "none";
@@ -46,6 +49,7 @@ struct SeriesOptions {
   void visit(Visitor&& visit) {
     visit("heads", heads, "query heads H");
     visit("groups", groups, "key/value heads G; 0: as many as heads");
+    visit("causal", causal, "a token reads the past and itself; false: both directions");
     visit(
         "norm",
         norm,
@@ -89,6 +93,7 @@ class Series : public Mixer {
   Series(const std::string& name, int64_t D, const SeriesOptions& options);
   void calibrate(const at::Tensor& x) override;  // centre = mean: of the keys of x
   std::vector<std::string> voids() const override;
+  bool causal() const override { return o_.causal; }
   bool stops_gradients() const override { return o_.norm == "detach"; }
 
  protected:

@@ -5,7 +5,15 @@
 
 #include <cmath>
 
+#include "core/check.h"
+
 namespace horner {
+
+Softmax::Softmax(int64_t D, const Options& options) : Series("softmax", D, options) {
+  HORNER_CHECK(
+      options.causal || options.decay == "none", "[softmax] causal = false takes no decay"
+  );
+}
 
 std::vector<std::string> Softmax::voids() const {
   std::vector<std::string> list = Series::voids();
@@ -33,6 +41,7 @@ Result forgetting_attention(const Inputs& given, Options options, Pass& pass) {
 
 Series::Weighted Softmax::weigh(const Inputs& in, bool sum, Pass& pass) {
   horner::Options options;
+  options.causal = o_.causal;
   options.log_norm = sum && o_.norm != "sum";
   const Result result =
       in.g.defined() ? forgetting_attention(in, options, pass) : pass.run("attention", in, options);

@@ -14,7 +14,7 @@ namespace horner {
 class Softmax : public Series {
  public:
   using Options = SeriesOptions;
-  Softmax(int64_t D, const Options& options) : Series("softmax", D, options) {}
+  Softmax(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
   std::vector<std::string> voids() const override;
 

@@ -26,6 +26,7 @@ Taylor::Taylor(int64_t D, const Options& o) : Series("taylor", D, o), options_(o
 Series::Weighted Taylor::weigh(const Inputs& given, bool sum, Pass& pass) {
   Inputs in = given;
   horner::Options options;
+  options.causal = o_.causal;
   options.order = options_.order;
   options.decay = options_.decay_place;
   if (!s_.defined()) {
