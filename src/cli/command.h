@@ -14,14 +14,18 @@ struct Command {
   )(CLI::App&);  // adds the flags; what it returns gives the exit code
 };
 
+std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
 
 // THE list of commands.
 inline const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
-      {"list", "the ops: equation, inputs, forms, state size", declare_list},
-      {"verify", "the contract on this machine: every op and form against fp64", declare_verify},
+      {"list", "the ops and mixers: equation, paper, settings, state size", declare_list},
+      {"explain", "one mixer: equation, parameters, state, transition, map", declare_explain},
+      {"verify",
+       "the contract on this machine: every op, form and mixer against fp64",
+       declare_verify},
   };
   return list;
 }

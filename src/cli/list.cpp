@@ -1,16 +1,18 @@
-// horner list: every op on the list, as a table, Markdown or JSON.
+// horner list: every op and mixer on the lists, as a table, Markdown or JSON.
 #include <ATen/Functions.h>
 
 #include "cli/command.h"
 #include "core/json.h"
 #include "core/options.h"
+#include "mixers/mixer.h"
 #include "ops/op.h"
 #include "report/table.h"
 
 namespace horner {
 namespace {
 
-constexpr int64_t kDim = 64, kTokens = 1024;  // the shape that state sizes are quoted for
+constexpr int64_t kDim = 64, kTokens = 1024;           // of an op's state
+constexpr int64_t kWidth = 1024, kMixerTokens = 2048;  // of a mixer's state
 
 // Measured from the tensors of a state; no memory is touched.
 int64_t state_bytes(const Op& op) {
@@ -26,6 +28,10 @@ std::vector<std::string> inputs(const Op& op) {  // "g?" may be absent
   for (const Input& x : op.inputs)
     list.push_back(fmt::format("{}{}", x.name, x.optional ? "?" : ""));
   return list;
+}
+
+int64_t usual_bytes(const MixerType& type) {
+  return state_bytes(type, kWidth, kMixerTokens, type.parse(type.usual));
 }
 
 std::vector<std::string> forms(const Op& op) {
@@ -58,9 +64,28 @@ Json as_json() {
          {"variants", variants}}
     );
   }
+  Json rows = Json::array();
+  for (const MixerType& type : mixers()) {
+    Json options = Json::object();
+    for (const Description& d : type.describe()) {
+      options[d.name] = {{"default", d.initial}, {"help", d.help}};
+      if (!d.choices.empty()) options[d.name]["choices"] = d.choices;
+    }
+    rows.push_back(
+        {{"name", type.name},
+         {"equation", type.equation},
+         {"paper", type.paper},
+         {"state_bytes", usual_bytes(type)},
+         {"state_settings", type.usual},
+         {"options", options},
+         {"variants", type.variants}}
+    );
+  }
   return {
       {"ops", list},
-      {"state_of", {{"H", 1}, {"K", kDim}, {"V", kDim}, {"T", kTokens}, {"dtype", "fp32"}}}};
+      {"state_of", {{"H", 1}, {"K", kDim}, {"V", kDim}, {"T", kTokens}, {"dtype", "fp32"}}},
+      {"mixers", rows},
+      {"mixer_state_of", {{"D", kWidth}, {"T", kMixerTokens}, {"dtype", "fp32"}}}};
 }
 
 Table as_table() {
@@ -76,6 +101,20 @@ Table as_table() {
   return table;
 }
 
+Table mixer_table() {
+  const std::string state = fmt::format("state, D={} T={}", kWidth, kMixerTokens);
+  Table table{{"mixer", "equation", "arXiv", state}, {}};
+  for (const MixerType& type : mixers()) {
+    table.rows.push_back(
+        {std::string(type.name),
+         std::string(type.equation),
+         std::string(type.paper),
+         short_bytes(double(usual_bytes(type)))}
+    );
+  }
+  return table;
+}
+
 }  // namespace
 
 std::function<int()> declare_list(CLI::App& app) {
@@ -86,10 +125,13 @@ std::function<int()> declare_list(CLI::App& app) {
     if (*json) {
       fmt::print("{}\n", as_json().dump(2));
     } else {
-      fmt::print("{}", *markdown ? as_table().markdown() : as_table().text());
+      const auto show = [&](const Table& t) { return *markdown ? t.markdown() : t.text(); };
+      fmt::print("{}\n{}", show(as_table()), show(mixer_table()));
       if (!*markdown)
         fmt::print(
-            "\nState of one head in fp32; attention's after {} tokens, power's at order 2.\n",
+            "\nStates in fp32: of one head of an op after {} tokens, power's at order 2; of a "
+            "mixer with "
+            "all its heads.\n",
             kTokens
         );
     }

@@ -12,34 +12,80 @@
 namespace horner {
 namespace {
 
+const VerifyRow* worst(
+    const VerifyReport& report, std::string_view subject, std::string_view property
+) {
+  const VerifyRow* found = nullptr;
+  for (const VerifyRow& row : report.rows) {
+    if (row.subject != subject || row.property != property) continue;
+    const bool worse = found == nullptr || (found->holds() && !row.holds()) ||
+                       (found->holds() == row.holds() && row.measure.error > found->measure.error);
+    if (worse) found = &row;
+  }
+  return found;
+}
+
+std::vector<std::string_view> distinct(
+    const VerifyReport& report, std::string_view VerifyRow::*member
+) {
+  std::vector<std::string_view> list;
+  for (const VerifyRow& row : report.rows) {
+    if (std::find(list.begin(), list.end(), row.*member) == list.end()) list.push_back(row.*member);
+  }
+  return list;
+}
+
+std::string cell(const VerifyRow* row) {
+  if (row == nullptr) return "-";
+  return short_number(row->measure.error) + (row->holds() ? "" : " FAILS");
+}
+
 // One row a property, one column an op; each cell the worst variant.
 Table summary(const VerifyReport& report) {
-  std::vector<const Op*> columns;
-  for (const VerifyRow& row : report.rows) {
-    if (std::find(columns.begin(), columns.end(), row.op) == columns.end())
-      columns.push_back(row.op);
-  }
+  const auto columns = distinct(report, &VerifyRow::subject);
   Table table{{"property", "at most"}, {}};
-  for (const Op* op : columns) table.head.emplace_back(op->name);
+  for (const std::string_view op : columns) table.head.emplace_back(op);
   table.head.emplace_back("meaning");
-  for (const Property& property : contract()) {
-    std::vector<std::string> cells = {std::string(property.name), ""};
+  for (const std::string_view property : distinct(report, &VerifyRow::property)) {
+    std::vector<std::string> cells = {std::string(property), ""};
     double bound = 0;
-    for (const Op* op : columns) {
-      const VerifyRow* worst = nullptr;
-      for (const VerifyRow& row : report.rows) {
-        if (row.op != op || row.property != &property) continue;
-        bound = std::max(bound, row.measure.bound);
-        const bool worse =
-            worst == nullptr || (worst->holds() && !row.holds()) ||
-            (worst->holds() == row.holds() && row.measure.error > worst->measure.error);
-        if (worse) worst = &row;
-      }
-      const std::string mark = worst == nullptr || worst->holds() ? "" : " FAILS";
-      cells.push_back(worst == nullptr ? "-" : short_number(worst->measure.error) + mark);
+    std::string_view meaning;
+    for (const std::string_view op : columns) cells.push_back(cell(worst(report, op, property)));
+    for (const VerifyRow& row : report.rows) {
+      if (row.property != property) continue;
+      bound = std::max(bound, row.measure.bound);
+      meaning = row.meaning;
     }
     cells[1] = short_number(bound);
-    cells.emplace_back(property.meaning);
+    cells.emplace_back(meaning);
+    table.rows.push_back(cells);
+  }
+  return table;
+}
+
+// One row a mixer: there are too many for columns.
+Table mixer_summary(const VerifyReport& report) {
+  Table table{{"mixer", "settings", "checks", "fail"}, {}};
+  const std::vector<std::string_view> shown = {
+      "splits anywhere", "steps", "packs", "gradients", "dsf", "initial scale", "bf16 error"};
+  for (const std::string_view property : shown) table.head.emplace_back(property);
+  for (const std::string_view mixer : distinct(report, &VerifyRow::subject)) {
+    std::vector<std::string_view> settings;
+    int64_t checks = 0, fail = 0;
+    for (const VerifyRow& row : report.rows) {
+      if (row.subject != mixer) continue;
+      if (std::find(settings.begin(), settings.end(), row.variant) == settings.end())
+        settings.push_back(row.variant);
+      ++checks;
+      fail += row.holds() ? 0 : 1;
+    }
+    std::vector<std::string> cells = {
+        std::string(mixer),
+        std::to_string(settings.size()),
+        std::to_string(checks),
+        std::to_string(fail)};
+    for (const std::string_view property : shown)
+      cells.push_back(cell(worst(report, mixer, property)));
     table.rows.push_back(cells);
   }
   return table;
@@ -47,26 +93,40 @@ Table summary(const VerifyReport& report) {
 
 void print(const VerifyReport& report) {
   const VerifyOptions& o = report.options;
-  fmt::print(
-      "The contract on {}: B={} T={} H={} G={} K={} V={}, seed {}. Worst relative error, or "
-      "violations.\n\n{}\n",
-      report.device,
-      o.B,
-      o.T,
-      o.H,
-      o.G,
-      o.K,
-      o.V,
-      o.seed,
-      summary(report).text()
-  );
+  if (o.mixers || !o.mixer.empty()) {
+    fmt::print(
+        "The contract of the mixers on {}: B={} T={} D={}, seed {}. Worst of all settings; {} "
+        "properties each.\n\n{}\n",
+        report.device,
+        o.B,
+        o.T,
+        o.D,
+        o.seed,
+        distinct(report, &VerifyRow::property).size(),
+        mixer_summary(report).text()
+    );
+  } else {
+    fmt::print(
+        "The contract on {}: B={} T={} H={} G={} K={} V={}, seed {}. Worst relative error, or "
+        "violations.\n\n{}\n",
+        report.device,
+        o.B,
+        o.T,
+        o.H,
+        o.G,
+        o.K,
+        o.V,
+        o.seed,
+        summary(report).text()
+    );
+  }
   for (const VerifyRow& row : report.rows) {
     if (row.holds()) continue;
     fmt::print(
         "fails: {}, {}, {}: {}\n",
-        row.op->name,
+        row.subject,
         row.variant,
-        row.property->name,
+        row.property,
         row.failure.empty()
             ? fmt::format("{:.3g}, at most {:.3g}", row.measure.error, row.measure.bound)
             : row.failure

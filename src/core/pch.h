@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/nn/module.h>
 
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/device.h"
 #include "core/options.h"
+#include "mixers/contract.h"
 
 namespace horner {
 namespace {
@@ -16,9 +17,12 @@ Dims checked_dims(const VerifyOptions& o) {
   return {.B = o.B, .T = o.T, .H = o.H, .G = o.G, .K = o.K, .V = o.V};
 }
 
-}  // namespace
+struct Check {
+  VerifyRow row;
+  std::function<Measure()> measure;
+};
 
-VerifyReport verify(const VerifyOptions& options, const Tell& tell) {
+std::vector<Check> op_checks(const VerifyOptions& options) {
   const Dims dims = checked_dims(options);
   const at::Device device = find_device(options.device);
   std::vector<const Op*> chosen;
@@ -26,24 +30,64 @@ VerifyReport verify(const VerifyOptions& options, const Tell& tell) {
   if (chosen.empty()) {
     for (const Op& op : ops()) chosen.push_back(&op);
   }
-  size_t total = 0, done = 0;
-  for (const Op* op : chosen) total += op->variants.size() * contract().size();
-
-  VerifyReport report{options, describe_device(device), {}};
+  std::vector<Check> list;
   for (const Op* op : chosen) {
     for (const Variant& variant : op->variants) {
-      for (const Property& property : contract()) {
-        tell(done++, total, op->name, property.name);
-        VerifyRow row{op, variant.name, &property, {}, {}};
-        try {
-          row.measure = property.measure({*op, variant, dims, device, uint64_t(options.seed)});
-        } catch (const std::exception& error) {
-          row.failure = error.what();
-          row.failure = row.failure.substr(0, row.failure.find('\n'));
-        }
-        if (row.measure.applies) report.rows.push_back(row);
+      const Case c{*op, variant, dims, device, uint64_t(options.seed)};
+      for (const Property& p : contract()) {
+        list.push_back({{op->name, variant.name, p.name, p.meaning, {}, {}}, [=] {
+                          return p.measure(c);
+                        }});
       }
     }
+  }
+  return list;
+}
+
+std::vector<Check> mixer_checks(const VerifyOptions& options) {
+  const Dims dims = checked_dims(options);
+  HORNER_CHECK(
+      dims.B >= 2 && dims.T >= 3, "mixers are verified with B of at least 2 and T of at least 3"
+  );
+  HORNER_CHECK(
+      options.D >= 16 && options.D % 16 == 0, "D must be a multiple of 16, got {}", options.D
+  );
+  const at::Device device = find_device(options.device);
+  std::vector<const MixerType*> chosen;
+  for (const std::string& name : options.mixer) chosen.push_back(&find_mixer(name));
+  if (chosen.empty()) {
+    for (const MixerType& type : mixers()) chosen.push_back(&type);
+  }
+  std::vector<Check> list;
+  for (const MixerType* type : chosen) {
+    for (const std::string& variant : type->variants) {
+      const MixerCase c{*type, variant, dims.B, dims.T, options.D, device, uint64_t(options.seed)};
+      for (const MixerProperty& p : mixer_contract()) {
+        list.push_back({{type->name, variant, p.name, p.meaning, {}, {}}, [=] {
+                          return p.measure(c);
+                        }});
+      }
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+VerifyReport verify(const VerifyOptions& options, const Tell& tell) {
+  const std::vector<Check> checks =
+      options.mixers || !options.mixer.empty() ? mixer_checks(options) : op_checks(options);
+  VerifyReport report{options, describe_device(find_device(options.device)), {}};
+  for (const Check& check : checks) {
+    VerifyRow row = check.row;
+    tell(size_t(&check - checks.data()), checks.size(), row.subject, row.property);
+    try {
+      row.measure = check.measure();
+    } catch (const std::exception& error) {
+      row.failure = error.what();
+      row.failure = row.failure.substr(0, row.failure.find('\n'));
+    }
+    if (row.measure.applies) report.rows.push_back(row);
   }
   return report;
 }
@@ -58,9 +102,9 @@ Json VerifyReport::json() const {
   Json list = Json::array();
   for (const VerifyRow& row : rows) {
     list.push_back(
-        {{"op", row.op->name},
+        {{options.mixers || !options.mixer.empty() ? "mixer" : "op", row.subject},
          {"variant", row.variant},
-         {"property", row.property->name},
+         {"property", row.property},
          {"error", row.measure.error},
          {"bound", row.measure.bound},
          {"holds", row.holds()}}

@@ -1,4 +1,4 @@
-// The contract on this machine, for the user's shapes: every op, every variant, every property.
+// The contract on this machine, for the user's shapes: every op or mixer, every variant, every property.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,17 @@ namespace horner {
 
 struct VerifyOptions {
   std::vector<std::string> op;
+  bool mixers = false;
+  std::vector<std::string> mixer;
   std::string device = "auto";
   int64_t seed = 0;
-  int64_t B = 2, T = 37, H = 4, G = 2, K = 8, V = 8;
+  int64_t B = 2, T = 37, H = 4, G = 2, K = 8, V = 8, D = 16;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
     visit("op", op, "ops to verify; empty: all");
+    visit("mixers", mixers, "the contract of the mixers instead");
+    visit("mixer", mixer, "mixers to verify; empty: all");
     visit("device", device, "auto, cpu, cuda or cuda:N");
     visit("seed", seed, "seed of the random inputs");
     visit("B", B, "batch");
@@ -27,13 +31,14 @@ struct VerifyOptions {
     visit("G", G, "key/value heads; H is a multiple of G");
     visit("K", K, "key dim");
     visit("V", V, "value dim");
+    visit("D", D, "model dim of the mixers");
   }
 };
 
 struct VerifyRow {
-  const Op* op;
+  std::string_view subject;  // op or mixer
   std::string variant;
-  const Property* property;
+  std::string_view property, meaning;
   Measure measure;
   std::string failure;  // why it could not be measured
   bool holds() const { return failure.empty() && measure.holds(); }

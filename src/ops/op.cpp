@@ -26,24 +26,6 @@ Form form_named(const Op& op, std::string_view form, const Inputs& in) {
   return f;
 }
 
-// Rows of a packed state from states of one row each; a cache is padded to the longest.
-State stacked(const std::vector<State>& states) {
-  State all;
-  for (size_t i = 0; i < states[0].parts.size(); ++i) {
-    int64_t longest = 0;
-    const int64_t dim = states[0].parts[i].dim();
-    if (dim > 2)
-      for (const State& s : states) longest = std::max(longest, s.parts[i].size(2));
-    std::vector<at::Tensor> rows;
-    for (const State& s : states) {
-      const at::Tensor& x = s.parts[i];
-      rows.push_back(dim == 4 ? at::constant_pad_nd(x, {0, 0, 0, longest - x.size(2)}) : x);
-    }
-    all.parts.push_back(at::cat(rows, 0));
-  }
-  return all;
-}
-
 std::vector<int64_t> sequence_starts(const Op& op, const Inputs& in) {
   const at::Tensor starts = in.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
   const int64_t* first = starts.data_ptr<int64_t>();
@@ -68,8 +50,7 @@ Result run_packed(
   std::vector<State> states;
   for (size_t j = 0; j + 1 < starts.size(); ++j) {
     const int64_t length = starts[j + 1] - starts[j];
-    State own;
-    for (const at::Tensor& part : state.parts) own.parts.push_back(part.narrow(0, int64_t(j), 1));
+    const State own = row_of(state, int64_t(j));
     if (length == 0) {  // an empty sequence leaves its state as it is
       states.push_back(own.empty() ? op.zero_state(in, 0, options) : own);
       continue;
@@ -81,7 +62,7 @@ Result run_packed(
   }
   Result all{at::cat(o, 1), {}, {}, {}};
   if (options.log_norm) all.norm = at::cat(norm, 1);
-  if (options.final_state) all.state = stacked(states);
+  if (options.final_state) all.state = stack_rows(states);
   return all;
 }
 
@@ -91,6 +72,30 @@ int64_t State::bytes() const {
   int64_t total = 0;
   for (const at::Tensor& part : parts) total += int64_t(part.nbytes());
   return total;
+}
+
+State row_of(const State& state, int64_t row) {
+  State one;
+  for (const at::Tensor& part : state.parts) one.parts.push_back(part.narrow(0, row, 1));
+  return one;
+}
+
+State stack_rows(const std::vector<State>& rows) {
+  State all;
+  for (size_t i = 0; i < rows.at(0).parts.size(); ++i) {
+    int64_t longest = 0;
+    const bool cache = rows[0].parts[i].dim() == 4;
+    for (const State& row : rows) {
+      if (cache) longest = std::max(longest, row.parts[i].size(2));
+    }
+    std::vector<at::Tensor> parts;
+    for (const State& row : rows) {
+      const at::Tensor& x = row.parts[i];
+      parts.push_back(cache ? at::constant_pad_nd(x, {0, 0, 0, longest - x.size(2)}) : x);
+    }
+    all.parts.push_back(at::cat(parts, 0));
+  }
+  return all;
 }
 
 Inputs tokens(const Op& op, const Inputs& in, int64_t start, int64_t length) {

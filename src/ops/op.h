@@ -141,6 +141,10 @@ std::string_view chosen_form(const Op&, const Inputs&, const State&, const Optio
 // One set of rules for every form and device: shapes, dtypes, devices, options.
 void check_inputs(const Op&, const Inputs&, const State&, const Options&);
 
+// One row of a batch, and rows as one batch; a key/value cache is padded to the longest.
+State row_of(const State&, int64_t row);
+State stack_rows(const std::vector<State>&);
+
 // `length` tokens of every input, from `start` on.
 Inputs tokens(const Op&, const Inputs&, int64_t start, int64_t length);
 

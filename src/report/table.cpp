@@ -27,7 +27,11 @@ std::string line(const std::vector<std::string>& cells, const std::vector<size_t
 
 std::string markdown_line(const std::vector<std::string>& cells) {
   std::string text = "|";
-  for (const std::string& cell : cells) text += " " + cell + " |";
+  for (const std::string& cell : cells) {
+    text += ' ';
+    for (const char c : cell) text += c == '|' ? std::string("\\|") : std::string(1, c);
+    text += " |";
+  }
   return text + "\n";
 }
 

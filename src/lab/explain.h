@@ -1,0 +1,59 @@
+// One mixer, looked into: what it holds, how its state compares with a key/value cache, how it forgets, what it reads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+
+namespace horner {
+
+struct ExplainOptions {
+  std::string settings;
+  int64_t D = 64;
+  int64_t T = 64;
+  int64_t seed = 0;
+
+  template <class Visitor>
+  void visit(Visitor&& visit) {
+    visit("settings", settings, "of the mixer: order=4,norm=l2");
+    visit("D", D, "model dim");
+    visit("T", T, "tokens of the random input that it is looked at with");
+    visit("seed", seed, "seed of weights and input");
+  }
+};
+
+struct Explanation {
+  struct Size {
+    int64_t T, bytes, cache;  // state and key/value cache of one sequence, fp32
+  };
+  struct Parameter {
+    std::string name;
+    std::vector<int64_t> shape;
+  };
+
+  std::string mixer, equation, paper;
+  Json settings;
+  std::vector<std::string> voids;
+  std::vector<Parameter> parameters;
+  int64_t parameter_count = 0;
+  std::vector<Size> sizes;
+  int64_t crossover = 0;  // the first T at which the state is smaller than the cache; 0: never
+
+  std::string op;                  // the recurrence inside
+  int64_t F = 0;                   // numbers of state per value channel
+  std::vector<double> transition;  // quantiles 0, 1/4, 1/2, 3/4, 1 of Lambda's eigenvalues
+  double growing = 0;              // share of them above 1
+  double half_life = 0;        // tokens, of the median eigenvalue; infinite where it is 1 or more
+  std::string consequence;     // what the range of eigenvalues means
+  std::vector<double> orders;  // share of mean |x^n/n!|, n = 0..10, where scores are exponentiated
+  double row_sum_low = 0, row_sum_high = 0, negative_mass = 0;  // of the map's rows
+  std::vector<double> map;  // (T,T) of the first head, for pictures
+  int64_t T = 0;
+
+  Json json() const;
+};
+
+Explanation explain(const std::string& mixer, const ExplainOptions&);
+
+}  // namespace horner

@@ -1,0 +1,332 @@
+#include "mixers/contract.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+
+#include "core/check.h"
+
+namespace horner {
+namespace {
+
+constexpr double kExact = 1e-9;  // fp64, one way of computing against another
+
+struct Sample {
+  std::shared_ptr<Mixer> mixer;
+  at::Tensor x;  // (B,T,D)
+  at::Tensor operator()(const at::Tensor& part, State& state, const Context& context = {}) const {
+    const c10::NoGradGuard no_graph;
+    return mixer->forward(part, state, context);
+  }
+  at::Tensor whole(const Context& context = {}) const {
+    State state;
+    return (*this)(x, state, context);
+  }
+};
+
+Sample sample(const MixerCase& c, at::ScalarType type = at::kDouble) {
+  return {sample_mixer(c, type), sample_tokens(c, type)};
+}
+
+double state_error(const State& a, const State& b) {
+  if (a.parts.size() != b.parts.size()) return std::numeric_limits<double>::infinity();
+  double error = 0;
+  for (size_t i = 0; i < a.parts.size(); ++i) {
+    error = std::max(error, relative_error(a.parts[i], b.parts[i]));
+  }
+  return error;
+}
+
+Measure splits(const MixerCase& c) {
+  const Sample s = sample(c);
+  if (!s.mixer->causal()) return {.applies = false};
+  Measure m{0, kExact};
+  State after;
+  const at::Tensor whole = s(s.x, after);
+  for (const int64_t at : {int64_t(1), c.T / 2, c.T - 1}) {
+    State state;
+    const at::Tensor first = s(s.x.narrow(1, 0, at), state);
+    const at::Tensor y = at::cat({first, s(s.x.narrow(1, at, c.T - at), state)}, 1);
+    m.error = std::max({m.error, relative_error(y, whole), state_error(state, after)});
+  }
+  return m;
+}
+
+Measure steps(const MixerCase& c) {
+  const Sample s = sample(c);
+  if (!s.mixer->causal()) return {.applies = false};
+  State state;
+  std::vector<at::Tensor> y;
+  for (int64_t t = 0; t < c.T; ++t) y.push_back(s(s.x.narrow(1, t, 1), state));
+  return {relative_error(at::cat(y, 1), s.whole()), kExact};
+}
+
+Measure forms_agree(const MixerCase& c) {
+  const Sample s = sample(c);
+  Measure m{0, kExact};
+  Context context;
+  context.form = "recurrent";
+  const at::Tensor definition = s.whole(context);
+  for (const char* form : {"parallel", "chunked"}) {
+    context.form = form;
+    context.chunk = 7;
+    m.error = std::max(m.error, relative_error(s.whole(context), definition));
+  }
+  return m;
+}
+
+Measure packs(const MixerCase& c) {
+  MixerCase one = c;
+  one.B = 1;
+  const Sample s = sample(one);
+  const int64_t cut = c.T / 3;
+  Context packed;
+  packed.cu_seqlens = at::tensor({int64_t(0), cut, c.T}, at::kInt).to(c.device);
+  State state, a, b;
+  const at::Tensor y = s(s.x, state, packed);
+  const at::Tensor alone =
+      at::cat({s(s.x.narrow(1, 0, cut), a), s(s.x.narrow(1, cut, c.T - cut), b)}, 1);
+  Measure m{relative_error(y, alone), kExact};
+  if (!s.mixer->causal()) return m;
+  const at::Tensor more = s(s.x, state, packed);  // each sequence goes on from its own row
+  const at::Tensor first = s(s.x.narrow(1, 0, cut), a);
+  const at::Tensor second = s(s.x.narrow(1, cut, c.T - cut), b);
+  m.error = std::max(m.error, relative_error(more, at::cat({first, second}, 1)));
+  return m;
+}
+
+// Counts outputs before t that move, by any bit, when every token from t on changes.
+Measure causal(const MixerCase& c) {
+  const Sample s = sample(c);
+  if (!s.mixer->causal()) return {.applies = false};
+  const int64_t t = c.T / 2;
+  at::Tensor other = s.x.clone();
+  other.narrow(1, t, c.T - t).mul_(-0.5).add_(0.3);
+  const at::Tensor a = s.whole().narrow(1, 0, t);
+  State state;
+  const at::Tensor b = s(other, state).narrow(1, 0, t);
+  return {(a != b).sum().item<double>(), 0};
+}
+
+// Counts outputs of one row that move when another row changes.
+Measure independent(const MixerCase& c) {
+  const Sample s = sample(c);
+  at::Tensor other = s.x.clone();
+  other.select(0, 0).mul_(-0.5);
+  State state;
+  return {(s.whole().select(0, 1) != s(other, state).select(0, 1)).sum().item<double>(), 0};
+}
+
+// Counts parameters that no gradient reaches, and those whose gradient is not finite.
+Measure reached(const MixerCase& c) {
+  const Sample s = sample(c);
+  State state;
+  const at::Tensor y = s.mixer->forward(s.x, state);
+  const at::Tensor w = at::randn_like(y);
+  const auto parameters = s.mixer->parameters();
+  const auto grads = torch::autograd::grad({(y * w).sum()}, parameters, {}, {}, false, true);
+  Measure m{0, 0};
+  for (const at::Tensor& g : grads) {
+    const bool good =
+        g.defined() && at::isfinite(g).all().item<bool>() && g.abs().max().item<double>() > 0;
+    m.error += good ? 0 : 1;
+  }
+  return m;
+}
+
+// The derivative along a random direction of the input and all parameters, against a difference.
+Measure gradients(const MixerCase& c) {
+  const Sample s = sample(c);
+  if (s.mixer->stops_gradients()) return {.applies = false};
+  const at::Tensor x = s.x.clone().requires_grad_(true);
+  std::vector<at::Tensor> leaves = s.mixer->parameters();
+  leaves.push_back(x);
+  at::manual_seed(c.seed + 7);
+  std::vector<at::Tensor> along;
+  for (const at::Tensor& leaf : leaves) {
+    along.push_back(at::randn_like(leaf) * leaf.detach().abs().mean().clamp_min(0.05));
+  }
+  const at::Tensor w = at::randn_like(s.x);
+  const auto loss = [&] {
+    State state;
+    return (s.mixer->forward(x, state) * w).sum();
+  };
+  double exact = 0;
+  const at::Tensor here = loss();
+  const auto grads = torch::autograd::grad({here}, leaves, {}, {}, false, true);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (grads[i].defined()) exact += (grads[i] * along[i]).sum().item<double>();
+  }
+  const c10::NoGradGuard no_graph;
+  const auto moved = [&](double h) {
+    for (size_t i = 0; i < leaves.size(); ++i) leaves[i].add_(along[i], h);
+    const double value = loss().item<double>();
+    for (size_t i = 0; i < leaves.size(); ++i) leaves[i].sub_(along[i], h);
+    return value;
+  };
+  const double h = 1e-6;  // small, since a relu of a learned map may turn between the two points
+  const double difference = (moved(h) - moved(-h)) / (2 * h);
+  const double scale = std::max(std::abs(exact), std::abs(here.item<double>()));
+  return {std::abs(exact - difference) / std::max(scale, 1e-3), 1e-6};
+}
+
+// The map times the values is the output, and nothing reads the future.
+Measure maps(const MixerCase& c) {
+  const Sample s = sample(c);
+  const c10::NoGradGuard no_graph;
+  const Core core = s.mixer->core(s.x);
+  const at::Tensor map = s.mixer->map(s.x);  // (B,H,T,T)
+  const at::Tensor o = core.op->name == "scan" ? core.o.reshape({c.B, c.T, -1, 1}) : core.o;
+  at::Tensor v = core.op->name == "scan" ? core.in.v.reshape({c.B, c.T, -1, 1}) : core.in.v;
+  v = v.repeat_interleave(map.size(1) / v.size(2), 2).to(map.scalar_type());
+  Measure m{relative_error(at::einsum("bhts,bshv->bthv", {map, v}), o), kExact};
+  if (s.mixer->causal()) m.error = std::max(m.error, map.triu(1).abs().max().item<double>());
+  return m;
+}
+
+Measure systems(const MixerCase& c) {
+  const Sample s = sample(c);
+  if (!s.mixer->causal()) return {.applies = false};
+  const c10::NoGradGuard no_graph;
+  const at::Tensor y = rebuild(s.mixer->dsf(s.x));
+  return {relative_error(y, s.mixer->core(s.x).o.reshape(y.sizes())), kExact};
+}
+
+// Counts parts whose size depends on how the sequence was cut.
+Measure state_size(const MixerCase& c) {
+  const Sample s = sample(c, at::kFloat);
+  if (!s.mixer->causal()) return {.applies = false};
+  State whole, step;
+  s(s.x, whole);
+  for (int64_t t = 0; t < c.T; ++t) s(s.x.narrow(1, t, 1), step);
+  Measure m{whole.bytes() == step.bytes() && whole.bytes() > 0 ? 0.0 : 1.0, 0};
+  for (const at::Tensor& part : whole.parts) m.error += part.size(0) == c.B ? 0 : 1;
+  return m;
+}
+
+// Counts settings that JSON loses, and outputs that it changes.
+Measure survives_json(const MixerCase& c) {
+  const Sample s = sample(c, at::kFloat);
+  const Json said = s.mixer->options();
+  at::manual_seed(c.seed);
+  const auto again = c.type.make(c.D, Json::parse(said.dump()));
+  again->to(c.device);
+  State state;
+  const c10::NoGradGuard no_graph;
+  const bool same = again->options() == said && at::equal(again->forward(s.x, state), s.whole());
+  return {same ? 0.0 : 1.0, 0};
+}
+
+// Root mean square of the output for a standard normal input of D = 64, at the start of training.
+Measure initial_scale(const MixerCase& c) {
+  MixerCase some = c;
+  some.D = 64;
+  const Sample s = sample(some, at::kFloat);
+  const double rms = s.whole().square().mean().sqrt().item<double>();
+  return {rms > 1e-7 ? rms : std::numeric_limits<double>::infinity(), 3};
+}
+
+class Autocast {
+ public:
+  explicit Autocast(at::DeviceType device) : device_(device) {
+    at::autocast::set_autocast_enabled(device_, true);
+    at::autocast::set_autocast_dtype(device_, at::kBFloat16);
+  }
+  ~Autocast() {
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(device_, false);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  at::DeviceType device_;
+};
+
+// Autocast may err twice as much as a mixer that holds everything in bf16.
+Measure half_precision(const MixerCase& c) {
+  const at::Tensor exact = sample(c).whole();
+  const at::Tensor plain = sample(c, at::kBFloat16).whole();
+  const Sample s = sample(c, at::kFloat);
+  at::Tensor cast;
+  {
+    const Autocast on(c.device.type());
+    cast = s.whole();
+  }
+  const auto rms_error = [&](const at::Tensor& y) {
+    const double difference = (y.to(at::kDouble) - exact).square().mean().sqrt().item<double>();
+    return difference / exact.square().mean().sqrt().item<double>();
+  };
+  return {rms_error(cast), 2 * rms_error(plain) + 1e-3};
+}
+
+Measure same_bits(const MixerCase& c) {
+  return {at::equal(sample(c, at::kFloat).whole(), sample(c, at::kFloat).whole()) ? 0.0 : 1.0, 0};
+}
+
+// Counts wrong settings and inputs that are not refused in one line with the mixer's name or the setting's.
+Measure refuses(const MixerCase& c) {
+  Measure m{0, 0};
+  const auto refused = [&](auto&& f) {
+    try {
+      f();
+    } catch (const UsageError& error) {
+      if (std::string_view(error.what()).starts_with(fmt::format("[{}] ", c.type.name))) return;
+    } catch (const std::exception&) {
+    }
+    m.error += 1;
+  };
+  for (const std::string& text : c.type.refused) {
+    refused([&] { c.type.make(c.D, c.type.parse(text)); });
+  }
+  const Sample s = sample(c, at::kFloat);
+  State state;
+  refused([&] { s(s.x.narrow(2, 0, c.D - 1), state); });
+  refused([&] { s(s.x.narrow(1, 0, 0), state); });
+  refused([&] { s(s.x.select(1, 0), state); });
+  return m;
+}
+
+}  // namespace
+
+const std::vector<MixerProperty>& mixer_contract() {
+  static const std::vector<MixerProperty> list = {
+      {"splits anywhere", "whole = two parts with the carried state", splits},
+      {"steps", "whole = one token at a time", steps},
+      {"forms agree", "recurrent = parallel = chunked", forms_agree},
+      {"packs", "a packed batch = its sequences alone", packs},
+      {"causal", "the future moves no bit of the past", causal},
+      {"independent", "batch rows move no bit of each other", independent},
+      {"reached", "a gradient reaches every parameter", reached},
+      {"gradients", "derivatives = differences, of input and parameters", gradients},
+      {"map", "the map times the values is the output", maps},
+      {"dsf", "Lambda, B, C, D rebuild the output", systems},
+      {"state size", "the state is as large however it was made", state_size},
+      {"json", "settings survive JSON", survives_json},
+      {"initial scale", "rms of the output at the start, D = 64", initial_scale},
+      {"same bits", "the same seed gives the same bits", same_bits},
+      {"bf16 error", "autocast at most twice all in bf16", half_precision},
+      {"refuses", "what is wrong is refused in one line", refuses},
+  };
+  return list;
+}
+
+std::shared_ptr<Mixer> sample_mixer(const MixerCase& c, at::ScalarType type) {
+  at::manual_seed(c.seed);
+  auto mixer = c.type.make(c.D, c.type.parse(c.options));
+  mixer->to(c.device, type);
+  return mixer;
+}
+
+at::Tensor sample_tokens(const MixerCase& c, at::ScalarType type) {
+  at::Generator generator = at::detail::createCPUGenerator(c.seed + 1);
+  return at::randn({c.B, c.T, c.D}, generator, at::kFloat).to(c.device, type);
+}
+
+}  // namespace horner

@@ -1,0 +1,58 @@
+#include "mixers/gated_deltanet.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+
+#include "core/check.h"
+
+namespace horner {
+
+GatedDeltaNet::GatedDeltaNet(int64_t D, const Options& o)
+    : Mixer("gated_deltanet", D), o_(o), H_(o.value_heads > 0 ? o.value_heads : o.heads) {
+  const int64_t K = head_width(name(), "expand_k", D, o.heads, o.expand_k);
+  const int64_t V = head_width(name(), "expand_v", D, H_, o.expand_v);
+  HORNER_CHECK(
+      H_ % o.heads == 0,
+      "[gated_deltanet] heads = {} must divide value_heads, got {}",
+      o.heads,
+      o.value_heads
+  );
+  check_at_least(name(), "conv", double(o.conv), 0);
+  check_at_least(name(), "norm_eps", o.norm_eps, 0);
+  q_ = linear(*this, "q", D, o.heads * K);
+  k_ = linear(*this, "k", D, o.heads * K);
+  v_ = linear(*this, "v", D, H_ * V);
+  beta_ = linear(*this, "beta", D, H_);
+  decay_ = linear(*this, "decay", D, H_);
+  gate_ = linear(*this, "gate", D, H_ * V);
+  out_ = linear(*this, "out", H_ * V, D);
+  A_log_ = register_parameter("A_log", uniform({H_}, 1e-3, 16).log());
+  step_bias_ = register_parameter("step_bias", inverse_softplus_of_steps(H_));
+  conv_ = short_conv(*this, "conv", 2 * o.heads * K + H_ * V, {o.conv, "silu", false});
+  norm_ = head_norm(*this, "norm", "rms", o.norm_eps, {V});
+  position_ = Position(*this, o.heads, K, o.position);
+}
+
+at::Tensor GatedDeltaNet::mix(const at::Tensor& x, Pass& pass) {
+  const at::Tensor q = q_(x), k = k_(x), v = v_(x);
+  at::Tensor qkv = at::cat({q, k, v}, -1);
+  qkv = conv_.weight.defined() ? conv_(qkv, pass) : at::silu(qkv);
+  const auto parts = qkv.split_with_sizes({q.size(2), k.size(2), v.size(2)}, -1);
+  Inputs in;
+  in.q = unit_length(split_heads(parts[0], o_.heads));
+  in.k = unit_length(split_heads(parts[1], o_.heads));
+  in.v = split_heads(parts[2], H_);
+  position_.rotate(x, in.q, in.k, pass);
+  in.q = in.q.repeat_interleave(H_ / o_.heads, 2);
+  in.k = in.k.repeat_interleave(H_ / o_.heads, 2);
+  in.beta = wide(beta_(x)).sigmoid() * (o_.negative ? 2.0 : 1.0);
+  in.g = -wide(A_log_).exp() * at::softplus(wide(decay_(x)) + step_bias_);
+  horner::Options options;
+  options.scale = 1 / std::sqrt(double(in.q.size(3)));
+  const at::Tensor o = norm_(pass.run("delta", in, options).o);
+  return out_(join_heads(o) * at::silu(gate_(x)));
+}
+
+}  // namespace horner

@@ -1,0 +1,54 @@
+// InLine attention: normalised by subtraction, so different queries read differently (arXiv:2412.06590).
+//
+//   w_ts = qh_t.phi(k_s) + (1 - sum_r qh_t.phi(k_r)) / n,   qh_t = phi(q_t) / (n sqrt(K)),  sum_s w_ts = 1
+//   o_t  = sum_s w_ts v_s + sum_{j<w} rk_tj v_{t-j},        out = o W_o + b
+//   as `linear`: keys [phi(k), 1], queries [qh_t, (1 - qh_t.z_t)/n], z_t = sum phi(k)
+//
+//   causal   n = t, sums over s <= t: streams (derived for Horner; not in the paper)
+//   both     n = T, sums over all s: the paper's, for images
+//
+// The local residual: rk_t = MLP(mean of x seen so far), grouped by head, GELU; both: taps t-1, t, t+1 of the mean
+// over all tokens. The paper's 3x3 kernel on an image grid is a row of 3 here. phi = identity is the default;
+// w may be negative. o_1 = v_1 when the residual is 0. q, k, v, W_o have biases.
+#pragma once
+
+#include "mixers/parts.h"
+
+namespace horner {
+
+struct InlineOptions {
+  int64_t heads = 4;
+  bool causal = true;
+  std::string feature = "identity";
+  int64_t residual = 3;
+
+  template <class Visitor>
+  void visit(Visitor&& visit) {
+    visit("heads", heads, "heads H");
+    visit("causal", causal, "a token reads the past and itself; false: both directions");
+    visit("feature", feature, "phi", {"identity", "relu", "leaky_relu", "exp"});
+    visit("residual", residual, "taps of the local residual; 0: none");
+  }
+};
+
+class InlineAttention : public Mixer {
+ public:
+  using Options = InlineOptions;
+  InlineAttention(int64_t D, const Options& options);
+  Json options() const override { return to_json(o_); }
+  bool causal() const override { return o_.causal; }
+
+ protected:
+  at::Tensor mix(const at::Tensor& x, Pass& pass) override;
+
+ private:
+  at::Tensor residual(const at::Tensor& x, const at::Tensor& v, const at::Tensor& n, Pass& pass)
+      const;
+
+  const Options o_;
+  Linear q_, k_, v_, out_;
+  at::Tensor hidden_weight_, hidden_bias_;  // (H,K,K), (H,K)
+  at::Tensor tap_weight_, tap_bias_;        // (H,K,taps K), (H,taps K)
+};
+
+}  // namespace horner

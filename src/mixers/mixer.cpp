@@ -1,0 +1,176 @@
+#include "mixers/mixer.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include "core/check.h"
+#include "ops/linear/exponential_gate.h"
+
+namespace horner {
+
+at::Tensor Pass::carried() {
+  if (before_.empty()) return {};
+  HORNER_CHECK(next_ < before_.parts.size(), "the state has {} parts, more are read", next_);
+  return before_.parts[next_++];
+}
+
+State Pass::rest() {
+  State own;
+  while (next_ < before_.parts.size()) own.parts.push_back(before_.parts[next_++]);
+  return own;
+}
+
+at::Tensor Pass::position(const at::Tensor& x) {
+  at::Tensor seen = carried();
+  if (!seen.defined()) seen = at::zeros({x.size(0)}, x.options().dtype(at::kLong));
+  carry(seen + x.size(1));
+  return seen;
+}
+
+at::Tensor Pass::running_sum(const at::Tensor& x) {
+  const at::Tensor before = carried();
+  at::Tensor sum = x.cumsum(1);
+  if (before.defined()) sum = sum + before.unsqueeze(1);
+  carry(sum.select(1, sum.size(1) - 1));
+  return sum;
+}
+
+Options Pass::with_form(Options options) const {
+  options.form = context_.form;
+  options.chunk = context_.chunk;
+  options.final_state = options.causal;
+  return options;
+}
+
+Result Pass::run(std::string_view name, Inputs in, Options options) {
+  if (in.q.defined()) in.q = in.q.to(in.v.scalar_type());
+  if (in.k.defined()) in.k = in.k.to(in.v.scalar_type());
+  const Op& op = find_op(name);
+  Result result = horner::run(op, in, rest(), with_form(options));
+  for (const at::Tensor& part : result.state.parts) carry(part);
+  core = {&op, in, options, {}, {}, result.o};
+  return result;
+}
+
+Result Pass::run_gated(
+    const Inputs& qkv, const at::Tensor& i, const at::Tensor& f, Options options
+) {
+  Result result = exponential_gate(qkv, i, f, rest(), with_form(options));
+  for (const at::Tensor& part : result.state.parts) carry(part);
+  if (!looks_) return result;
+  core = {&find_op("linear"), qkv, options, {}, {}, result.o};  // without the stabiliser
+  core.in.k = qkv.k * i.exp().unsqueeze(-1);
+  core.in.g = f;
+  Inputs ones = core.in;
+  ones.v = at::ones_like(qkv.v.narrow(3, 0, 1));
+  core.eta = horner::run(*core.op, ones, {}, options).o.squeeze(-1).abs().clamp_min(1.0);
+  return result;
+}
+
+Result Pass::run_learned(Inputs in, Options options, const at::Tensor& c) {
+  in.q = in.q.to(in.v.scalar_type());
+  in.k = in.k.to(in.v.scalar_type());
+  const Op& op = find_op("power");
+  const State before = rest();
+  Result result;
+  at::Tensor o;
+  for (int64_t n = 0; n <= options.order; ++n) {
+    Options one = with_form(options);
+    one.coefficients.assign(size_t(options.order) + 1, 0.0);
+    one.coefficients[size_t(n)] = 1.0;
+    result = horner::run(op, in, before, one);  // the state does not depend on the coefficients
+    const at::Tensor term = c.select(0, n).to(result.o.scalar_type()) * result.o;
+    o = o.defined() ? o + term : term;
+  }
+  result.o = o;
+  for (const at::Tensor& part : result.state.parts) carry(part);
+  if (!looks_) return result;
+  const at::Tensor numbers = c.detach().to(at::kCPU, at::kDouble).contiguous();
+  const double* first = numbers.data_ptr<double>();
+  options.coefficients.assign(first, first + numbers.numel());
+  core = {&op, in, options, {}, {}, o};
+  return result;
+}
+
+at::Tensor Pass::divide(const at::Tensor& o, const at::Tensor& eta) {
+  core.eta = core.eta.defined() ? core.eta * eta : eta;
+  core.o = o / eta.unsqueeze(-1).to(o.scalar_type());
+  return core.o;
+}
+
+at::Tensor Pass::add_skip(const at::Tensor& o, const at::Tensor& skip) {
+  core.skip = skip;
+  core.o = o + skip.unsqueeze(-1).to(o.scalar_type()) * core.in.v;
+  return core.o;
+}
+
+at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& context) {
+  HORNER_CHECK(
+      x.dim() == 3 && x.size(1) >= 1 && x.size(2) == width_,
+      "[{}] x must be (B,T,D) = (B,T,{}), T at least 1, got {}",
+      name(),
+      width_,
+      c10::str(x.sizes())
+  );
+  if (context.cu_seqlens.defined()) return forward_packed(x, state, context);
+  HORNER_CHECK(
+      causal() || state.empty(),
+      "[{}] both directions read a sequence whole: no state goes on",
+      name()
+  );
+  Pass pass(state, context);
+  const at::Tensor y = mix(x, pass);
+  if (causal()) state = pass.after();
+  return y;
+}
+
+at::Tensor Mixer::forward_packed(const at::Tensor& x, State& state, const Context& context) {
+  const at::Tensor starts = context.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
+  const int64_t* start = starts.data_ptr<int64_t>();
+  const int64_t n = starts.numel() - 1;
+  HORNER_CHECK(
+      x.size(0) == 1 && n >= 1 && start[0] == 0 && start[n] == x.size(1),
+      "[{}] a packed batch has B = 1 and cu_seqlens from 0 to T = {}",
+      name(),
+      x.size(1)
+  );
+  Context own = context;
+  own.cu_seqlens = at::Tensor();
+  std::vector<at::Tensor> y;
+  std::vector<State> rows;
+  for (int64_t j = 0; j < n; ++j) {
+    const int64_t length = start[j + 1] - start[j];
+    HORNER_CHECK(length >= 1, "[{}] sequence {} of the packed batch is empty", name(), j);
+    State row = state.empty() ? State{} : row_of(state, j);
+    y.push_back(forward(x.narrow(1, start[j], length), row, own));
+    rows.push_back(std::move(row));
+  }
+  if (causal()) state = stack_rows(rows);
+  return at::cat(y, 1);
+}
+
+Core Mixer::core(const at::Tensor& x) {
+  const State nothing;
+  const Context plain;
+  Pass pass(nothing, plain, true);
+  mix(x, pass);
+  return pass.core;
+}
+
+at::Tensor Mixer::map(const at::Tensor& x) { return map_of(core(x)); }
+System Mixer::dsf(const at::Tensor& x) { return system_of(core(x)); }
+
+int64_t state_bytes(const MixerType& type, int64_t D, int64_t T, const Json& options) {
+  const c10::NoGradGuard no_graph;
+  const auto mixer = type.make(D, options);
+  const auto after = [&](int64_t tokens) {
+    State state;
+    mixer->forward(at::zeros({1, tokens, D}), state);
+    return state.bytes();
+  };
+  const int64_t one = after(1);
+  return T == 1 || after(2) == one ? one
+                                   : after(T);  // a state that does not grow is as large as it gets
+}
+
+}  // namespace horner

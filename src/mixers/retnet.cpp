@@ -1,0 +1,39 @@
+#include "mixers/retnet.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+
+namespace horner {
+
+RetNet::RetNet(int64_t D, const Options& o) : Mixer("retnet", D), o_(o) {
+  const int64_t K = head_width(name(), "expand_k", D, o.heads, o.expand_k), H = o.heads;
+  const int64_t V = head_width(name(), "expand_v", D, H, o.expand_v);
+  const double gain = std::pow(2.0, -2.5);
+  q_ = linear(*this, "q", xavier(H * K, D, gain));
+  k_ = linear(*this, "k", xavier(H * K, D, gain));
+  v_ = linear(*this, "v", xavier(H * V, D, gain));
+  gate_ = linear(*this, "gate", xavier(H * V, D, gain));
+  out_ = linear(*this, "out", xavier(D, H * V, 0.5));
+  norm_ = head_norm(*this, "norm", o.norm, 1e-5, {});
+  position_ = Position(*this, H, K, o.position);
+}
+
+at::Tensor RetNet::mix(const at::Tensor& x, Pass& pass) {
+  const int64_t H = o_.heads;
+  Inputs in;
+  in.q = split_heads(q_(x), H);
+  in.k = split_heads(k_(x), H);
+  in.v = split_heads(v_(x), H);
+  position_.rotate(x, in.q, in.k, pass);
+  const at::Tensor h = at::arange(H, wide(x).options());
+  const at::Tensor a = 1 - at::pow(2.0, -5 - h);  // a_h = 1 - 2^{-5-h}
+  in.g = a.log().expand({x.size(0), x.size(1), H});
+  horner::Options options;
+  options.scale = 1 / std::sqrt(double(in.q.size(3)));
+  const at::Tensor o = norm_(pass.run("linear", in, options).o);
+  return out_(at::silu(gate_(x)) * join_heads(o));
+}
+
+}  // namespace horner

@@ -1,0 +1,50 @@
+#include "mixers/rg_lru.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include "core/check.h"
+
+namespace horner {
+
+RgLru::RgLru(int64_t D, const Options& o) : Mixer("rg_lru", D), o_(o) {
+  const int64_t H = o.heads, each = head_width(name(), "expand", D, H, o.expand), E = H * each;
+  check_at_least(name(), "conv", double(o.conv), 0);
+  HORNER_CHECK(
+      o.power > 0 && std::isfinite(o.power), "[rg_lru] power must be above 0, got {}", o.power
+  );
+  gate_ = linear(*this, "gate", D, E, true);
+  in_ = linear(*this, "in", D, E, true);
+  out_ = linear(*this, "out", E, D, true);
+  conv_ = short_conv(*this, "conv", E, {o.conv, "none", true});
+  recurrence_weight_ = register_parameter("recurrence_weight", normal({H, each, each}));
+  recurrence_bias_ = register_parameter("recurrence_bias", at::zeros({H, each}));
+  input_weight_ = register_parameter("input_weight", normal({H, each, each}));
+  input_bias_ = register_parameter("input_bias", at::zeros({H, each}));
+  const at::Tensor softplus =
+      -uniform({H, each}, 0.9, 0.999).log() / o.power;  // e^{-c softplus} in [0.9, 0.999]
+  Lambda_ = register_parameter("Lambda", softplus.expm1().log());
+}
+
+at::Tensor RgLru::mix(const at::Tensor& x, Pass& pass) {
+  const int64_t H = o_.heads;
+  const bool first = pass.first();
+  const at::Tensor y = at::gelu(gate_(x), "tanh");
+  const at::Tensor u = split_heads(conv_(in_(x), pass), H);  // (B,T,H,E/H)
+  const auto blocks = [&](const at::Tensor& weight, const at::Tensor& bias) {
+    return wide(at::einsum("bthi,hij->bthj", {u, weight.to(u.scalar_type())}) + bias);
+  };
+  const at::Tensor r = blocks(recurrence_weight_, recurrence_bias_).sigmoid();
+  const at::Tensor i = blocks(input_weight_, input_bias_).sigmoid();
+  Inputs in;
+  in.g = -o_.power * r * at::softplus(wide(Lambda_));  // log a_t
+  at::Tensor gamma = (-(2 * in.g).expm1()).sqrt();     // sqrt(1 - a^2)
+  if (first)
+    gamma =
+        at::cat({at::ones_like(gamma.narrow(1, 0, 1)), gamma.narrow(1, 1, gamma.size(1) - 1)}, 1);
+  in.v = gamma * i * wide(u);
+  const at::Tensor h = join_heads(pass.run("scan", in).o);
+  return out_(h.to(y.scalar_type()) * y);
+}
+
+}  // namespace horner

@@ -1,0 +1,52 @@
+#include "mixers/s6.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+
+namespace horner {
+
+S6::S6(int64_t D, const Options& o)
+    : Mixer("s6", D), o_(o), E_(o.expand * D), R_(o.rank > 0 ? o.rank : (D + 15) / 16) {
+  check_at_least(name(), "state", double(o.state), 1);
+  check_at_least(name(), "expand", double(o.expand), 1);
+  check_at_least(name(), "rank", double(o.rank), 0);
+  check_at_least(name(), "conv", double(o.conv), 0);
+  const bool mamba = o.block == "mamba";
+  in_ = linear(*this, "in", D, mamba ? 2 * E_ : E_);
+  conv_ = short_conv(*this, "conv", E_, {mamba ? o.conv : 0, "silu", true});
+  x_ = linear(*this, "x", E_, R_ + 2 * o.state);
+  const double bound = 1 / std::sqrt(double(R_));
+  step_ = linear(*this, "step", uniform({E_, R_}, -bound, bound), true);
+  step_.bias.set_data(inverse_softplus_of_steps(E_));
+  A_log_ =
+      register_parameter("A_log", at::arange(1, o.state + 1, at::kFloat).log().repeat({E_, 1}));
+  skip_ = register_parameter("skip", at::ones({E_}));
+  out_ = linear(*this, "out", E_, D);
+}
+
+at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
+  const bool mamba = o_.block == "mamba";
+  const auto halves = in_(x).split(E_, -1);
+  at::Tensor u = halves[0];
+  if (mamba) u = conv_.weight.defined() ? conv_(u, pass) : at::silu(u);
+  const auto parts = x_(u).split_with_sizes({R_, o_.state, o_.state}, -1);
+  const at::Tensor dt = at::softplus(wide(step_(parts[0])));                          // (B,T,E)
+  const at::Tensor B = wide(parts[1]).unsqueeze(2), C = wide(parts[2]).unsqueeze(2);  // (B,T,1,N)
+  const at::Tensor v = dt * wide(u);
+  Inputs in;
+  in.v = v.unsqueeze(-1) * B;                                       // dt_t u_t B_t   (B,T,E,N)
+  in.g = -wide(A_log_).exp() * dt.unsqueeze(-1);                    // -A dt_t
+  const at::Tensor y = (pass.run("scan", in).o * C).sum(-1, true);  // C_t h_t        (B,T,E,1)
+  Inputs same;
+  same.q = C.expand_as(in.g);
+  same.k = B.expand_as(in.g);
+  same.v = v.unsqueeze(-1);
+  same.g = in.g;
+  pass.core = {&find_op("linear"), same, {}, {}, {}, y};
+  const at::Tensor o = pass.add_skip(y, skip_ / dt).squeeze(-1).to(u.scalar_type());  // + D u
+  return out_(mamba ? o * at::silu(halves[1]) : o);
+}
+
+}  // namespace horner

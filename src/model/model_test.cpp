@@ -1,0 +1,177 @@
+#include "model/model.h"
+
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "core/check.h"
+#include "model/stochastic_window.h"
+#include "ops/contract.h"
+
+namespace horner {
+namespace {
+
+ModelOptions small(std::vector<std::string> pattern) {
+  ModelOptions o;
+  o.pattern = std::move(pattern);
+  o.D = 16;
+  o.vocabulary = 11;
+  return o;
+}
+
+std::shared_ptr<Model> make(const ModelOptions& o) {
+  at::manual_seed(3);
+  auto model = std::make_shared<Model>(o);
+  model->to(at::kDouble);
+  return model;
+}
+
+at::Tensor tokens(int64_t B, int64_t T) {
+  at::manual_seed(4);
+  return at::randint(11, {B, T}, at::kLong);
+}
+
+// Every mixer, alternating with a window: a sequence may be cut anywhere.
+TEST(Model, SplitsAnywhereWithEveryMixer) {
+  const c10::NoGradGuard no_graph;
+  const at::Tensor x = tokens(2, 13);
+  for (const MixerType& type : mixers()) {
+    ModelOptions o = small({fmt::format("{}:{}", type.name, type.variants[0]), "window:window=3"});
+    o.layers = 3;
+    o.positions = 16;
+    const auto model = make(o);
+    ModelState whole, parts;
+    const at::Tensor y = model->forward(x, whole);
+    std::vector<at::Tensor> got;
+    for (const auto& [start, length] : {std::pair<int64_t, int64_t>{0, 5}, {5, 1}, {6, 7}}) {
+      got.push_back(model->forward(x.narrow(1, start, length), parts));
+    }
+    EXPECT_LT(relative_error(at::cat(got, 1), y), 1e-9) << type.name;
+    EXPECT_EQ(parts.bytes(), whole.bytes()) << type.name;
+  }
+}
+
+TEST(Model, PackedBatchIsItsSequences) {
+  const c10::NoGradGuard no_graph;
+  ModelOptions o = small({"softmax", "mlstm:heads=2", "deltanet"});
+  o.layers = 3;
+  o.positions = 16;
+  const auto model = make(o);
+  const at::Tensor x = tokens(1, 12);
+  Context packed;
+  packed.cu_seqlens = at::tensor({0, 4, 12}, at::kInt);
+  ModelState state, a, b;
+  const at::Tensor y = model->forward(x, state, packed);
+  const at::Tensor alone =
+      at::cat({model->forward(x.narrow(1, 0, 4), a), model->forward(x.narrow(1, 4, 8), b)}, 1);
+  EXPECT_LT(relative_error(y, alone), 1e-12);
+}
+
+// Rows of a state leave, return and swap places, and each sequence goes on as if alone.
+TEST(Model, StateGathersAndScatters) {
+  const c10::NoGradGuard no_graph;
+  const auto model = make(small({"softmax", "gla:heads=2"}));
+  const at::Tensor x = tokens(3, 8);
+  ModelState all;
+  model->forward(x, all);
+  const ModelState kept = copy(all);
+  const at::Tensor rows = at::tensor({2, 0});
+  ModelState two = gather(all, rows);
+  const at::Tensor next = tokens(3, 2);
+  const at::Tensor y = model->forward(next.index_select(0, rows), two);
+  ModelState three = copy(kept);
+  const at::Tensor expected = model->forward(next, three).index_select(0, rows);
+  EXPECT_LT(relative_error(y, expected), 1e-12);
+
+  ModelState back = copy(kept);
+  scatter_in_place(back, rows, two);  // rows 2 and 0 are two tokens ahead of row 1 now
+  const at::Tensor last = tokens(3, 1);
+  const at::Tensor mixed = model->forward(last, back);
+  const at::Tensor ahead = model->forward(last, three), behind = [&] {
+    ModelState before = copy(kept);
+    return model->forward(last, before);
+  }();
+  EXPECT_LT(relative_error(mixed.index_select(0, rows), ahead.index_select(0, rows)), 1e-12);
+  EXPECT_LT(relative_error(mixed.select(0, 1), behind.select(0, 1)), 1e-12);
+}
+
+TEST(Model, GradientsReachEveryParameter) {
+  for (const int64_t classes : {0, 5}) {
+    ModelOptions o = small({"taylor", "s6:state=4"});
+    o.classes = classes;
+    o.positions = 20;
+    o.norm = "layer";
+    const auto model = make(o);
+    ModelState state;
+    const at::Tensor y = model->forward(tokens(4, 20), state);
+    EXPECT_EQ(y.dim(), classes > 0 ? 2 : 3);
+    const auto grads = torch::autograd::grad({(y * at::randn_like(y)).sum()}, model->parameters());
+    for (const at::Tensor& g : grads) EXPECT_GT(g.abs().max().item<double>(), 0);
+  }
+}
+
+TEST(Model, TiesAndCaps) {
+  ModelOptions o = small({"linear"});
+  const size_t untied = make(o)->parameters().size();
+  o.tied = true;
+  o.logit_cap = 1e-3;
+  const auto model = make(o);
+  EXPECT_EQ(model->parameters().size(), untied - 1);
+  ModelState state;
+  const at::Tensor y = model->forward(tokens(2, 5), state);
+  EXPECT_LE(y.abs().max().item<double>(), 1e-3);
+  EXPECT_GT(y.abs().max().item<double>(), 1e-6);
+}
+
+// A stack of L windows of w sees L (w - 1) tokens back and not one more; one recurrent layer sees all.
+TEST(Model, WindowsReachOnlySoFar) {
+  const auto reach = [](std::vector<std::string> pattern) {
+    ModelOptions o = small(std::move(pattern));
+    o.layers = 3;
+    const auto model = make(o);
+    at::Tensor x = at::randn({1, 12, 16}, at::kDouble).requires_grad_(true), y = x;
+    for (int64_t l = 0; l < 3; ++l) {
+      State state;
+      y = model->block(l).forward(y, state, {});
+    }
+    const at::Tensor g = torch::autograd::grad({y.select(1, 11).sum()}, {x})[0];
+    return g.abs().amax(-1).squeeze(0);  // (T)
+  };
+  const at::Tensor window = reach({"window:window=3"});
+  EXPECT_EQ(window.narrow(0, 0, 5).max().item<double>(), 0);  // 11 - t > 6
+  EXPECT_GT(window.narrow(0, 5, 7).min().item<double>(), 0);
+  EXPECT_GT(reach({"window:window=3", "mlstm:heads=2,input_bias=0"}).min().item<double>(), 0);
+}
+
+TEST(Model, StochasticWindowSchedule) {
+  const StochasticWindow w;
+  int64_t shorter = 0;
+  for (int64_t step = 0; step < 10000; ++step) {
+    const int64_t window = w.at(step, 10000, 7);
+    if (step >= 9000) {
+      EXPECT_EQ(window, 2048);
+    }
+    shorter += window == 128 ? 1 : 0;
+  }
+  EXPECT_NEAR(double(shorter), 4500, 3 * std::sqrt(9000 * 0.25));
+  EXPECT_EQ(w.at(123, 10000, 7), StochasticWindow().at(123, 10000, 7));
+}
+
+TEST(Model, RefusesInOneLine) {
+  const auto message = [](ModelOptions o) {
+    try {
+      Model model(o);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message(small({"softmx"})), "unknown mixer 'softmx'; did you mean 'softmax'?");
+  EXPECT_EQ(message(small({"taylor:ordr=2"})), "unknown key 'ordr'; did you mean 'order'?");
+  EXPECT_TRUE(message(small({})).starts_with("[model] pattern"));
+  ModelOptions o = small({"softmax"});
+  o.layers = 0;
+  EXPECT_TRUE(message(o).starts_with("[model] layers"));
+}
+
+}  // namespace
+}  // namespace horner
