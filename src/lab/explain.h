@@ -1,4 +1,5 @@
-// One mixer, looked into: what it holds, how its state compares with a key/value cache, how it forgets, what it reads.
+// One mixer, looked into: what it holds, how its state compares with a key/value cache, how it
+// forgets, what it reads.
 #pragma once
 
 #include <string>

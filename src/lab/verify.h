@@ -1,4 +1,5 @@
-// The contract on this machine, for the user's shapes: every op or mixer, every variant, every property.
+// The contract on this machine, for the user's shapes: every op or mixer, every variant, every
+// property.
 #pragma once
 
 #include <functional>

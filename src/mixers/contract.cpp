@@ -270,7 +270,8 @@ Measure same_bits(const MixerCase& c) {
   return {at::equal(sample(c, at::kFloat).whole(), sample(c, at::kFloat).whole()) ? 0.0 : 1.0, 0};
 }
 
-// Counts wrong settings and inputs that are not refused in one line with the mixer's name or the setting's.
+// Counts wrong settings and inputs that are not refused in one line with the mixer's name or the
+// setting's.
 Measure refuses(const MixerCase& c) {
   Measure m{0, 0};
   const auto refused = [&](auto&& f) {

@@ -1,4 +1,5 @@
-// The contract that every mixer keeps, as measurements. The tests assert it, `horner verify` prints it.
+// The contract that every mixer keeps, as measurements. The tests assert it, `horner verify` prints
+// it.
 #pragma once
 
 #include "mixers/mixer.h"

@@ -5,16 +5,16 @@
 // The dynamical-systems form (arXiv:2405.15731), per head, h (F,V), u and y (V):
 //   h_t = Lambda_t h_{t-1} + B_t u_t        y_t = C_t h_t + D_t u_t        h_0 = 0
 //
-//   op          F          Lambda_t                        B_t               C_t
-//   linear      K          exp(g_t) eta_{t-1}/eta_t        k_t / eta_t       scale q_t
-//   power       C(K+N,N)   exp(g_t) eta_{t-1}/eta_t        m(k_t) / eta_t    W m(scale q_t)
-//   attention   T          eta_{t-1}/eta_t                 e_t / eta_t       exp(scale q_t.k_s), s = 1..T
-//   delta       K          exp(g_t) (I - beta_t k_t^T k_t) beta_t k_t        scale q_t
-//   scan        1          exp(g_t)                        1                 1
+//   op        F          Lambda_t                        B_t               C_t
+//   linear    K          exp(g_t) eta_{t-1}/eta_t        k_t / eta_t       scale q_t
+//   power     C(K+N,N)   exp(g_t) eta_{t-1}/eta_t        m(k_t) / eta_t    W m(scale q_t)
+//   attention T          eta_{t-1}/eta_t                 e_t / eta_t       e^{scale q_t.k_s}, all s
+//   delta     K          exp(g_t) (I - beta_t k_t^T k_t) beta_t k_t        scale q_t
+//   scan      1          exp(g_t)                        1                 1
 //
-// A normaliser eta (the sum of the weights, or the mixer's own) cancels along the recurrence. Softmax has no
-// finite F for every length; for a given T one slot per token is exact. DeltaNet's transition is not
-// diagonal: outside the paper's form, and given as a matrix.
+// A normaliser eta (the sum of the weights, or the mixer's own) cancels along the recurrence.
+// Softmax has no finite F for every length; for a given T one slot per token is exact. DeltaNet's
+// transition is not diagonal: outside the paper's form, and given as a matrix.
 #pragma once
 
 #include "ops/op.h"

@@ -1,11 +1,13 @@
 // DeltaNet: a write replaces what its key recalls (arXiv:2406.06484).
 //
-//   q, k, v = SiLU(conv(x W));  q, k /= their lengths;  beta = sigmoid(x Wb), or 2 sigmoid (negative eigenvalues)
+//   q, k, v = SiLU(conv(x W));  q, k /= their lengths
+//   beta = sigmoid(x Wb), or 2 sigmoid (negative eigenvalues)
 //   S_t = (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = q_t S_t / sqrt(K)
 //   out = RMSNorm_head(o) Wo
 //
-// beta in (0,1) keeps the transition's eigenvalues in [0,1]; in (0,2) they reach [-1,1], which parity needs
-// (arXiv:2411.12537). Left open: weights start N(0, 0.02), as everywhere here; the conv has no bias.
+// beta in (0,1) keeps the transition's eigenvalues in [0,1]; in (0,2) they reach [-1,1], which
+// parity needs (arXiv:2411.12537). Left open: weights start N(0, 0.02), as everywhere here; the
+// conv has no bias.
 #pragma once
 
 #include "mixers/position/position.h"

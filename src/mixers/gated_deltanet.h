@@ -1,12 +1,14 @@
 // Gated DeltaNet: the delta rule with Mamba-2's decay (arXiv:2412.06464).
 //
-//   q, k, v = SiLU(conv(x W));  q, k /= their lengths;  beta = sigmoid(x Wb), or 2 sigmoid (negative eigenvalues)
+//   q, k, v = SiLU(conv(x W));  q, k /= their lengths
+//   beta = sigmoid(x Wb), or 2 sigmoid (negative eigenvalues)
 //   g = -e^{A_log} softplus(x Wa + b),  a = e^g per head
 //   S_t = a_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = q_t S_t / sqrt(K)
 //   out = (RMSNorm_head(o) * SiLU(x Wz)) Wo
 //
-// value_heads > heads: each q and k serves several values, as in the models built on it. Start: A uniform in
-// (0,16], softplus(b) log-uniform in [1e-3, 1e-1]. The length's eps 1e-6 is that of the authors' code.
+// value_heads > heads: each q and k serves several values, as in the models built on it. Start: A
+// uniform in (0,16], softplus(b) log-uniform in [1e-3, 1e-1]. The length's eps 1e-6 is that of the
+// authors' code.
 #pragma once
 
 #include "mixers/position/position.h"

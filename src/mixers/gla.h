@@ -4,9 +4,9 @@
 //   S_t = diag(e^{g_t}) S_{t-1} + k_t^T v_t,  o_t = q_t S_t / sqrt(K)
 //   out = (SiLU(x Wr + br) * norm(o)) Wo
 //
-// The paper's norm is layer, the authors' later code takes rms with a weight: the default here. Weights as in
-// that code: Xavier uniform, gain 2^{-2.5}. With rotated q and k a pair of channels should decay alike
-// (tie_pair_decay), see position/position.h.
+// The paper's norm is layer, the authors' later code takes rms with a weight: the default here.
+// Weights as in that code: Xavier uniform, gain 2^{-2.5}. With rotated q and k a pair of channels
+// should decay alike (tie_pair_decay), see position/position.h.
 #pragma once
 
 #include "mixers/position/position.h"

@@ -1,4 +1,5 @@
-// Every mixer against other hands: transformers' layers and the papers' equations (tools/mixer_goldens.py).
+// Every mixer against other hands: transformers' layers and the papers' equations
+// (tools/mixer_goldens.py).
 #include <gtest/gtest.h>
 
 #include <set>

@@ -1,15 +1,17 @@
-// InLine attention: normalised by subtraction, so different queries read differently (arXiv:2412.06590).
+// InLine attention: normalised by subtraction, so different queries read differently
+// (arXiv:2412.06590).
 //
-//   w_ts = qh_t.phi(k_s) + (1 - sum_r qh_t.phi(k_r)) / n,   qh_t = phi(q_t) / (n sqrt(K)),  sum_s w_ts = 1
+//   w_ts = qh_t.phi(k_s) + (1 - sum_r qh_t.phi(k_r)) / n,   qh_t = phi(q_t) / (n sqrt(K))
 //   o_t  = sum_s w_ts v_s + sum_{j<w} rk_tj v_{t-j},        out = o W_o + b
 //   as `linear`: keys [phi(k), 1], queries [qh_t, (1 - qh_t.z_t)/n], z_t = sum phi(k)
 //
 //   causal   n = t, sums over s <= t: streams (derived for Horner; not in the paper)
 //   both     n = T, sums over all s: the paper's, for images
 //
-// The local residual: rk_t = MLP(mean of x seen so far), grouped by head, GELU; both: taps t-1, t, t+1 of the mean
-// over all tokens. The paper's 3x3 kernel on an image grid is a row of 3 here. phi = identity is the default;
-// w may be negative. o_1 = v_1 when the residual is 0. q, k, v, W_o have biases.
+// The local residual: rk_t = MLP(mean of x seen so far), grouped by head, GELU; both: taps t-1, t,
+// t+1 of the mean over all tokens. The paper's 3x3 kernel on an image grid is a row of 3 here. phi
+// = identity is the default; w may be negative. o_1 = v_1 when the residual is 0. q, k, v, W_o have
+// biases.
 #pragma once
 
 #include "mixers/parts.h"

@@ -1,4 +1,5 @@
-// Linear attention (arXiv:2006.16236) with any feature map, and powers on top of it (arXiv:2507.23632).
+// Linear attention (arXiv:2006.16236) with any feature map, and powers on top of it
+// (arXiv:2507.23632).
 //
 //   A_ts = phi(q_t).phi(k_s)                         features/features.h
 //   o_t  = sum_{s<=t} p(A_ts) v_s / sum_{s<=t} p(A_ts),  out = o W_o
@@ -6,9 +7,10 @@
 //   norm = sum divides as above, at least by eps; none does not
 //   cosine (arXiv:2409.18747): v_s / s^{sigmoid(c_h)}, c_h = 0.5 at first, and no sum
 //
-// Chosen here: the default norm is sum, and it is refused where a weight can be negative (identity, cosine;
-// fourier is allowed as in arXiv:2103.02143); A alone takes no 1/sqrt(K), as in the first paper. Positions
-// rotate q and k before phi, so they rotate the state only where phi is the identity.
+// Chosen here: the default norm is sum, and it is refused where a weight can be negative (identity,
+// cosine; fourier is allowed as in arXiv:2103.02143); A alone takes no 1/sqrt(K), as in the first
+// paper. Positions rotate q and k before phi, so they rotate the state only where phi is the
+// identity.
 #pragma once
 
 #include "mixers/features/features.h"

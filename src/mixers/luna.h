@@ -1,9 +1,11 @@
 // LUNA: linear attention with a learned feature map (arXiv:2512.08061).
 //
-//   o_t = sum_s phi(q_t).phi(k_s) v_s / max(sum_s phi(q_t).phi(k_s), eps),  out = o W_o       phi: features/luna.h
+//   o_t = sum_s phi(q_t).phi(k_s) v_s / max(sum_s phi(q_t).phi(k_s), eps),  out = o W_o
+//   phi: features/luna.h
 //
-// No 1/sqrt(K), decay, gate or norm. causal = false reads both directions, as the paper ran it. Left open: eps
-// (1e-6 as a floor here); without the last relu the sum can vanish, so nonnegative = false needs norm = none.
+// No 1/sqrt(K), decay, gate or norm. causal = false reads both directions, as the paper ran it.
+// Left open: eps (1e-6 as a floor here); without the last relu the sum can vanish, so nonnegative =
+// false needs norm = none.
 #pragma once
 
 #include "mixers/features/luna.h"

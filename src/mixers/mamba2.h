@@ -1,11 +1,12 @@
 // Mamba-2: a decay per head whose step size also scales the input (arXiv:2405.21060).
 //
-//   [z, x', B, C, dt] = x W_in;   [x', B, C] = SiLU(conv([x', B, C]))            inner width E = expand D, heads of P
+//   [z, x', B, C, dt] = x W_in;   [x', B, C] = SiLU(conv([x', B, C]))   E = expand D, heads of P
 //   dt_h = softplus(dt_h + b_h);   a_h = e^{-A_h dt_h}, A_h = e^{A_log} > 0
-//   S_t = a_t S_{t-1} + dt_t B_t^T x'_t,  y_t = C_t S_t + D_h x'_t               B, C (groups, N), one for E/P/groups heads
+//   S_t = a_t S_{t-1} + dt_t B_t^T x'_t,  y_t = C_t S_t + D_h x'_t  B, C: N numbers per group
 //   out = RMSNorm(y * SiLU(z)) W_out
 //
-// Start as in the authors' code: A uniform in [1,16], dt log-uniform in [1e-3, 1e-1], D = 1; conv with a bias.
+// Start as in the authors' code: A uniform in [1,16], dt log-uniform in [1e-3, 1e-1], D = 1; conv
+// with a bias.
 #pragma once
 
 #include "mixers/parts.h"

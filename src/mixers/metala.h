@@ -1,14 +1,15 @@
 // MetaLA: the key is 1 - decay (arXiv:2411.10741).
 //
-//   x <- SiLU(conv(x)), kernel 4;  q = x Wq, l = x Wa (D -> D/2);  v = x Wv (D -> D);  u = x Wg + bg
+//   x <- SiLU(conv(x)), kernel 4
+//   q = x Wq, l = x Wa (D -> D/2);  v = x Wv (D -> D);  u = x Wg + bg
 //   g = log sigmoid(l) / 16,  a = e^g,  k = 1 - a
 //   S_t = diag(a_t) S_{t-1} + k_t^T v_t,  o_t = q_t S_t / sqrt(K)
-//   o_t += sigmoid(w_t v_t),  w_t = sum_i q_ti k_ti waug_i                 self-augmentation, waug = 0 at first
+//   o_t += sigmoid(w_t v_t),  w_t = sum_i q_ti k_ti waug_i     self-augmentation, waug = 0 at start
 //   out = (SiLU(u) * LayerNorm_head(o)) Wo                                 eps 1e-5, no weights
 //
-// As in the authors' layer; the printed one lacks the sigmoid and 1/sqrt(K). Weights N(0, 0.02), the conv
-// U(-0.5, 0.5). key = own gives k its own projection (the paper's ablation). With a norm that does not take the
-// mean away, self-augmentation is not void at the start.
+// As in the authors' layer; the printed one lacks the sigmoid and 1/sqrt(K). Weights N(0, 0.02),
+// the conv U(-0.5, 0.5). key = own gives k its own projection (the paper's ablation). With a norm
+// that does not take the mean away, self-augmentation is not void at the start.
 #pragma once
 
 #include "mixers/parts.h"

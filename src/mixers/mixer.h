@@ -1,11 +1,13 @@
-// A mixer: a layer (B,T,D) -> (B,T,D), projections, position, features, gates and a normaliser around one op.
+// A mixer: a layer (B,T,D) -> (B,T,D), projections, position, features, gates and a normaliser
+// around one op.
 //
-//   forward  any T >= 1, whole or in pieces: the state carries what the next piece needs of this one
+//   forward  any T >= 1, whole or in pieces: the state carries what the next piece needs
 //   map      (B,H,T,T): the weight with which token t reads the value of token s
 //   dsf      the dynamical-systems form h_t = Lambda_t h_{t-1} + B_t u_t, y_t = C_t h_t + D_t u_t
 //
-// No mixer writes a recurrence: `mix` prepares the inputs of an op, has the Pass run it, and finishes its
-// output. Map and dsf are read off that one call, so that they cannot differ from what forward computes.
+// No mixer writes a recurrence: `mix` prepares the inputs of an op, has the Pass run it, and
+// finishes its output. Map and dsf are read off that one call, so that they cannot differ from what
+// forward computes.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -25,7 +27,8 @@ struct Context {
   int64_t chunk = 64;
 };
 
-// One forward of a mixer: the state before, read in order, the state after, written in the same order.
+// One forward of a mixer: the state before, read in order, the state after, written in the same
+// order.
 class Pass {
  public:
   Pass(const State& before, const Context& context, bool looks = false)
@@ -49,7 +52,8 @@ class Pass {
   Result run_gated(
       const Inputs& qkv, const at::Tensor& i, const at::Tensor& f, Options options = {}
   );
-  // `power` with coefficients c (order + 1) that take gradients: one call per order on the same state.
+  // `power` with coefficients c (order + 1) that take gradients: one call per order on the same
+  // state.
   Result run_learned(Inputs in, Options options, const at::Tensor& c);
   at::Tensor divide(const at::Tensor& o, const at::Tensor& eta);     // o / eta,     eta (B,T,H)
   at::Tensor add_skip(const at::Tensor& o, const at::Tensor& skip);  // o + skip v,  skip (B,T,H)

@@ -1,14 +1,16 @@
-// mLSTM: linear attention with an exponential input gate, as in xLSTM-7B and SWAX (arXiv:2405.04517, 2503.13427).
+// mLSTM: linear attention with an exponential input gate, as in xLSTM-7B and SWAX
+// (arXiv:2405.04517, 2503.13427).
 //
 //   q, k = x Wq, x Wk (D -> D/2),  v, og = x Wv, x Wog (D -> D)
 //   i = c tanh((x Wi + bi)/c),  f = c tanh((x Wf + bf)/c), c = 15, one number per head
 //   C_t = sigmoid(f_t) C_{t-1} + e^{i_t} k_t^T v_t,  n_t the same with v = 1
-//   h_t = q_t C_t / max(|q_t n_t|, 1), q / sqrt(K);   input_gate = sigmoid: sigmoid(i) in the place of e^i
+//   h_t = q_t C_t / max(|q_t n_t|, 1), q / sqrt(K)
+//   input_gate = sigmoid: sigmoid(i) in the place of e^i
 //   out = (sigmoid(og) * LayerNorm_head(h)) Wout
 //
-// Start: Wi = Wf = 0, bi = -10, bf = linspace(3, 6, H); other weights N(0, 2/(5D)), Wout N(0, 4/(L^2 D)) with
-// L = layers of the model. The eps 1e-6 of the reference under h is left out: the norm makes it void. The norm has
-// one weight per channel, no bias.
+// Start: Wi = Wf = 0, bi = -10, bf = linspace(3, 6, H); other weights N(0, 2/(5D)), Wout N(0,
+// 4/(L^2 D)) with L = layers of the model. The eps 1e-6 of the reference under h is left out: the
+// norm makes it void. The norm has one weight per channel, no bias.
 #pragma once
 
 #include "mixers/parts.h"

@@ -1,15 +1,15 @@
-// Normalised attention: linear attention divided by a learned function of the token (arXiv:2405.15731).
+// Normalised attention: linear attention divided by a learned function of the token
+// (arXiv:2405.15731).
 //
 //   q, k = x Wqk,  v = x Wv,  nu = x Weta + off_h            all with bias
 //   S_t = S_{t-1} + k_t^T v_t,  o_t = q_t S_t / eta(nu_t),  out = o W_o
 //
-//   normaliser      eta(nu)                of arXiv:2510.09379:  exp_exp e^{e^nu}     exp_elu  e^{elu(nu)}
-//   exp, softplus,  e^nu, log(1 + e^nu),                         exp_softplus 1+e^nu  exp_sigmoid e^{sigmoid(nu)}
-//   sigmoid         1/(1 + e^-nu)
+//   normaliser   exp    softplus       sigmoid         and of arXiv:2510.09379:
+//   eta(nu)      e^nu   log(1 + e^nu)  1/(1 + e^-nu)   exp_f: e^f(nu); f exp elu softplus sigmoid
 //
-// offset = linear: off_h = linspace(4, 9, H), learned, as in the later paper, which keeps long sequences in range;
-// exp_exp with it has eta ~ 1e24 and is refused. The first paper has no offset: |o_t| grows with t. No 1/sqrt(K)
-// and no positions; scale_keys divides k by sqrt(K).
+// offset = linear: off_h = linspace(4, 9, H), learned, as in the later paper, which keeps long
+// sequences in range; exp_exp with it has eta ~ 1e24 and is refused. The first paper has no offset:
+// |o_t| grows with t. No 1/sqrt(K) and no positions; scale_keys divides k by sqrt(K).
 #pragma once
 
 #include "mixers/features/features.h"

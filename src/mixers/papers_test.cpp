@@ -1,7 +1,7 @@
 // Worked numbers and properties that the papers state, by name.
 //
-// With x = I, token t is the t-th unit vector, so a projection whose columns are given vectors hands exactly
-// those to the op; D = 4, two equal heads of 2, and W_o = I show its output.
+// With x = I, token t is the t-th unit vector, so a projection whose columns are given vectors
+// hands exactly those to the op; D = 4, two equal heads of 2, and W_o = I show its output.
 #include <gtest/gtest.h>
 
 #include <numbers>
@@ -139,7 +139,8 @@ TEST(MixerPapers, TaylorConvergesToSoftmax) {
   EXPECT_LT(before, 2e-7);
 }
 
-// A positive factor before a scale-free norm does nothing; after it, it does. Void settings are said to be so.
+// A positive factor before a scale-free norm does nothing; after it, it does. Void settings are
+// said to be so.
 TEST(MixerPapers, GateBeforeScaleFreeNormIsVoid) {
   const Weights gate = {{"output_gate_weight", at::tensor({1., -2., 3., .5}, at::kDouble)}};
   for (const char* norm : {"norm=l2", "norm=unit_d"}) {
@@ -311,13 +312,14 @@ TEST(MixerPapers, InlineWorkedExample) {
   );
 }
 
-// Two queries that linear attention cannot tell apart: one reading for both. InLine and softmax can.
+// Two queries that linear attention cannot tell apart: one reading for both. InLine and softmax
+// can.
 TEST(MixerPapers, InlineIsInjectiveLinearAttentionIsNot) {
   const at::Tensor pair =
       rows({.5, -1, 1.25, -.5945348918918356, .5, -1, 1.25, -.5945348918918356});
   const auto last_rows = [&](std::string_view name, const std::string& options) {
-    // Keys 1..4 as above; the two queries stand at the end and their own keys never win weight: both read all
-    // of the first four keys in both-direction mixers.
+    // Keys 1..4 as above; the two queries stand at the end and their own keys never win weight:
+    // both read all of the first four keys in both-direction mixers.
     const auto m = mixer(name, 4, "heads=2," + options);
     set(*m, {{"q_weight", doubled(pair)}, {"k_weight", doubled(k)}});
     const c10::NoGradGuard no_graph;
@@ -441,7 +443,8 @@ TEST(MixerPapers, SelectiveRopeReducesToRopeAndToNone) {
   );
 }
 
-// One rotation of pi per one-bit tells parity: o_t = (x_1 + .. + x_t) mod 2, all strings of length 10.
+// One rotation of pi per one-bit tells parity: o_t = (x_1 + .. + x_t) mod 2, all strings of length
+// 10.
 TEST(MixerPapers, RotationTracksParity) {
   at::Tensor bits = at::arange(1024)
                         .unsqueeze(1)
@@ -457,7 +460,8 @@ TEST(MixerPapers, RotationTracksParity) {
   EXPECT_LT((o - bits.cumsum(1).remainder(2)).abs().max().item<double>(), 1e-12);
 }
 
-// arXiv:2509.24552: a window as long as the sequence is softmax, of one token it is v; far tokens have no effect.
+// arXiv:2509.24552: a window as long as the sequence is softmax, of one token it is v; far tokens
+// have no effect.
 TEST(MixerPapers, WindowLimits) {
   const at::Tensor x = at::randn({2, 11, 16}, at::kDouble);
   const auto full = mixer("softmax", 16, ""), wide = mixer("window", 16, "window=11"),

@@ -1,4 +1,5 @@
-// What mixers are made of: projections, short convolution, per-head norms, and how their numbers begin.
+// What mixers are made of: projections, short convolution, per-head norms, and how their numbers
+// begin.
 #pragma once
 
 #include "mixers/mixer.h"
@@ -44,7 +45,8 @@ short_conv(torch::nn::Module&, const std::string& name, int64_t channels, const 
 
 // Norm over the last dimension of (B,T,H,V), in fp32 at least.
 //   l2      x / max(|x|, 1e-12)          unit_d  V x / max(|x|, 1e-12)
-//   rms     x / sqrt(mean x^2 + eps)     layer   (x - mean) / sqrt(var + eps)      times weight, where there is one
+//   rms     x / sqrt(mean x^2 + eps)     layer   (x - mean) / sqrt(var + eps)
+// and times the weight, where there is one.
 struct HeadNorm {
   std::string kind;
   double eps = 1e-5;

@@ -1,9 +1,9 @@
 // qLSTM: an LSTM whose gates do not see the state (arXiv:2405.15731).
 //
 //   plain     a = sigmoid(x Wf),  h_t = a_t h_{t-1} + sigmoid(x Wi) (x Wu),  o = sigmoid(x Wo) h
-//   reversed  a = sigmoid(-(x Wf))^{relu(s)}, s = 1 at first: the transition of S6, e^{-s softplus(x Wf)}
+//   reversed  a = sigmoid(-(x Wf))^{relu(s)}, s = 1 at first: S6's e^{-s softplus(x Wf)}
 //   block = plain: out = o W, width D
-//   block = full (as the paper ran it): [b, m] = x W_in (D -> 2 2D), m = conv(m), gates of m with bias,
+//   block = full (as the paper ran it): [b, m] = x W_in (D -> 2 2D), m = conv(m), gates of m,
 //           out = (gelu(b) * o) W
 //
 // Left open: the plain block has biases in the gates; Linear N(0, 0.02), biases 0.

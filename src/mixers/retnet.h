@@ -4,8 +4,9 @@
 //   S_t = a_h S_{t-1} + k_t^T v_t,  o_t = q_t S_t        a_h = 1 - 2^{-5-h}, h = 0 .. H-1
 //   out = (SiLU(x Wg) * norm(o)) Wo                      norm per head, without weights
 //
-// Weights as in the authors' code: Xavier uniform, gain 2^{-2.5}, of Wo 2^{-1}. The paper's group norm is
-// layer, later code took rms: an option. Its row scalings before that norm do nothing, eps aside, and are left out.
+// Weights as in the authors' code: Xavier uniform, gain 2^{-2.5}, of Wo 2^{-1}. The paper's group
+// norm is layer, later code took rms: an option. Its row scalings before that norm do nothing, eps
+// aside, and are left out.
 #pragma once
 
 #include "mixers/position/position.h"

@@ -1,14 +1,14 @@
 // RG-LRU in the recurrent block of Griffin (arXiv:2402.19427).
 //
 //   y = gelu(x Wy + by);  u = conv(x Wx + bx), kernel 4 with bias;             width E
-//   r_t = sigmoid(u_t Wr + br),  i_t = sigmoid(u_t Wi + bi)                    block-diagonal, one block per head
+//   r_t = sigmoid(u_t Wr + br),  i_t = sigmoid(u_t Wi + bi)     block-diagonal, one block per head
 //   log a_t = -c r_t softplus(Lambda), c = 8
-//   h_t = a_t h_{t-1} + sqrt(1 - a_t^2) i_t u_t;                               the first token: h_1 = i_1 u_1
+//   h_t = a_t h_{t-1} + sqrt(1 - a_t^2) i_t u_t;                the first token: h_1 = i_1 u_1
 //   out = (h * y) Wo + bo
 //
-// Start: a^c uniform in [0.9, 0.999] through Lambda; Linear N(0, 0.02) and biases 0. As in the authors' code
-// the first token of a sequence is not multiplied by sqrt(1 - a^2), which is what an empty past asks for;
-// gelu is its tanh approximation there.
+// Start: a^c uniform in [0.9, 0.999] through Lambda; Linear N(0, 0.02) and biases 0. As in the
+// authors' code the first token of a sequence is not multiplied by sqrt(1 - a^2), which is what an
+// empty past asks for; gelu is its tanh approximation there.
 #pragma once
 
 #include "mixers/parts.h"

@@ -5,9 +5,10 @@
 //   h_t = e^{-A dt_t} h_{t-1} + dt_t u_t B_t,  y_t = C_t h_t + D u_t               A (E,N), h (E,N)
 //   out = (y * SiLU(z)) W_out
 //
-// The recurrence is `scan` over E N channels; as `linear` it has E heads with K = N and V = 1, which is how map
-// and dsf see it. Start: A = 1 .. N (stored as a log), D = 1, dt log-uniform in [1e-3, 1e-1], W_dt uniform
-// +-R^{-1/2}. R = D/16 rounded up. block = bare drops conv, SiLU and gate (arXiv:2405.15731 ran it so).
+// The recurrence is `scan` over E N channels; as `linear` it has E heads with K = N and V = 1,
+// which is how map and dsf see it. Start: A = 1 .. N (stored as a log), D = 1, dt log-uniform in
+// [1e-3, 1e-1], W_dt uniform +-R^{-1/2}. R = D/16 rounded up. block = bare drops conv, SiLU and
+// gate (arXiv:2405.15731 ran it so).
 #pragma once
 
 #include "mixers/parts.h"

@@ -1,8 +1,9 @@
-// What softmax and its Taylor series share: everything around the kernel E_ts = e^{x_ts} or p_N(x_ts).
+// What softmax and its Taylor series share: everything around the kernel E_ts = e^{x_ts} or
+// p_N(x_ts).
 //
-//   q, k, v = conv(x W)                      heads H of q, groups G of k and v; conv and qk_norm are options
-//   q, k = feature(rotate(q, k));  k -= centre;  v *= sigmoid(x Wi + bi);  d_ts = e^{g_{s+1} + .. + g_t}
-//   y_t  = sum_{s<=t} d_ts E_ts v_s,   x_ts = q_t.k_s / sqrt(K)
+//   q, k, v = conv(x W)      heads H of q, groups G of k and v; conv and qk_norm are options
+//   q, k = feature(rotate(q, k));  k -= centre;  v *= sigmoid(x Wi + bi)
+//   y_t  = sum_{s<=t} d_ts E_ts v_s,   d_ts = e^{g_{s+1} + .. + g_t},   x_ts = q_t.k_s / sqrt(K)
 //   o_t  = output gate and normaliser of y_t;  out = o W_o
 //
 //   norm       o_t                                           extra state
@@ -17,10 +18,11 @@
 //
 // Both directions (causal = false): sums over every s, and T in the place of t.
 //
-// Source: arXiv:2507.23632 and its code; decay g = -softplus(x W_A) from arXiv:2602.17363. Left open or chosen
-// here: norms rms and layer of softmax act on the normalised output (a positive factor before them does nothing,
-// their eps aside); gates have a bias that starts at 0; centre = mean is measured by calibrate, learned is
-// trained, both start at 0. A clamped score is no power series, so the clamp belongs to softmax alone.
+// Source: arXiv:2507.23632 and its code; decay g = -softplus(x W_A) from arXiv:2602.17363. Left
+// open or chosen here: norms rms and layer of softmax act on the normalised output (a positive
+// factor before them does nothing, their eps aside); gates have a bias that starts at 0; centre =
+// mean is measured by calibrate, learned is trained, both start at 0. A clamped score is
+// no power series, so the clamp belongs to softmax alone.
 #pragma once
 
 #include "mixers/features/features.h"

@@ -2,9 +2,9 @@
 //
 //   E_ts = e^{x_ts}, x_ts = q_t.k_s / sqrt(K); everything else stands in series.h
 //
-// State: keys and values of every token. With decay the weights are those of a forgetting transformer
-// (arXiv:2503.02130): G_s = g_1 + .. + g_s enters as one more key dimension, x_ts - G_s, and cancels but for
-// the differences G_t - G_s; q, k, v are then fp32.
+// State: keys and values of every token. With decay the weights are those of a forgetting
+// transformer (arXiv:2503.02130): G_s = g_1 + .. + g_s enters as one more key dimension, x_ts -
+// G_s, and cancels but for the differences G_t - G_s; q, k, v are then fp32.
 #pragma once
 
 #include "mixers/series.h"
@@ -23,7 +23,8 @@ class Softmax : public Series {
   bool always_normalised() const override { return true; }
 };
 
-// Softmax attention under decay g (B,T,G); the log of the normaliser is that of e^{x_ts + G_t - G_s}.
+// Softmax attention under decay g (B,T,G); the log of the normaliser is that of e^{x_ts + G_t -
+// G_s}.
 Result forgetting_attention(const Inputs& in, Options options, Pass& pass);
 
 }  // namespace horner

@@ -2,9 +2,10 @@
 //
 //   E_ts = p(x_ts) = sum_n c_n x_ts^n, c_n = 1/n!; everything else stands in series.h
 //
-// State: C(K+N,N) V numbers per head whatever T is. norm = sum wants p > 0, so an even order; an odd one is
-// refused unless the norm is free of the sum. Learned: c_n = 2 sigmoid(s_n)/n!, s_n = 0 at first.
-// decay_place = inside: order n decays with the n-th power (arXiv:2602.17363 found no gain).
+// State: C(K+N,N) V numbers per head whatever T is. norm = sum wants p > 0, so an even order; an
+// odd one is refused unless the norm is free of the sum. Learned: c_n = 2 sigmoid(s_n)/n!, s_n = 0
+// at first. decay_place = inside: order n decays with the n-th power (arXiv:2602.17363 found no
+// gain).
 #pragma once
 
 #include "mixers/series.h"

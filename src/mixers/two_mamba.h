@@ -1,15 +1,17 @@
-// 2Mamba: the square of linear attention's weights, with decay and a short convolution (arXiv:2602.17363).
+// 2Mamba: the square of linear attention's weights, with decay and a short convolution
+// (arXiv:2602.17363).
 //
 //   q, k, v = conv(x W), kernel 2, no activation;  g = -softplus(x W_A) per head
-//   o_t = sum_{s<=t} d_ts E_ts v_s / max(sum_s d_ts E_ts, 1e-8),  d_ts = e^{g_{s+1} + .. + g_t},  out = o W_o
+//   o_t = sum_{s<=t} d_ts E_ts v_s / max(sum_s d_ts E_ts, 1e-8),  d_ts = e^{g_{s+1} + .. + g_t}
+//   out = o W_o
 //
 //   kernel   E_ts                      state
 //   square   x_ts^2 (2Mamba)           K(K+1)/2 features and fewer orders, which the op also keeps
 //   exp      e^{x_ts} (2Mamba-E)       every key and value          x_ts = q_t.k_s / sqrt(K)
-//   linear   x_ts, no sum (Mamba-2S)   K V; v times softplus(x W_dt), RMSNorm over all heads before W_o
+//   linear   x_ts, no sum (Mamba-2S)   K V; v softplus(x W_dt), RMSNorm of all heads before W_o
 //
-// No positions, no biases. A query orthogonal to every key gives 0. Left open: whether conv, W_A and W_dt have
-// biases: none here. Where a query sees nothing the output is 0, never 0/0.
+// No positions, no biases. A query orthogonal to every key gives 0. Left open: whether conv, W_A
+// and W_dt have biases: none here. Where a query sees nothing the output is 0, never 0/0.
 #pragma once
 
 #include "mixers/parts.h"

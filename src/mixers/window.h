@@ -2,10 +2,11 @@
 //
 //   o_t = sum_{t-w < s <= t} softmax_s( rot(q_t).rot(k_s) / sqrt(K) ) v_s,  out = o W_o
 //
-// State: a ring of w keys and values per key/value head, keys after the rotation. The window may differ from
-// one forward to the next (Context::window), for training with stochastic windows; a state goes on only with
-// the window that made it. Left open by the paper: w counts the token itself, rope's base is 10000, no biases.
-// sinks keeps the first tokens visible as well (arXiv:2309.17453).
+// State: a ring of w keys and values per key/value head, keys after the rotation. The window may
+// differ from one forward to the next (Context::window), for training with stochastic windows; a
+// state goes on only with the window that made it. Left open by the paper: w counts the token
+// itself, rope's base is 10000, no biases. sinks keeps the first tokens visible as well
+// (arXiv:2309.17453).
 #pragma once
 
 #include "mixers/position/position.h"

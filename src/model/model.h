@@ -1,12 +1,14 @@
 // A model: a pattern of mixers, repeated down the layers, between an embedding and a head.
 //
-//   x = E[token] (+ P[position]);   x += mixer_l(norm(x));   x += SwiGLU(norm(x)) or nothing;   l = 1..L
+//   x = E[token] (+ P[position])
+//   x += mixer_l(norm(x));   x += SwiGLU(norm(x)) or nothing;   l = 1..L
 //   SwiGLU(x) = (SiLU(x W1) * x W3) W2
 //   language    logits = norm(x) W_head for every token, capped: c tanh(./c)       (B,T,vocabulary)
 //   classifier  logits = (mean over tokens of norm(x)) W_head + b                  (B,classes)
 //
 // A pattern is a list of "mixer" or "mixer:settings": ["window:window=64", "mlstm"]. SWAX is
-// ["window", "mlstm"] with a window drawn per batch (stochastic_window.h). Weights start N(0, 0.02).
+// ["window", "mlstm"] with a window drawn per batch (stochastic_window.h). Weights start N(0,
+// 0.02).
 #pragma once
 
 #include "mixers/mixer.h"

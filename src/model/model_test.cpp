@@ -122,7 +122,8 @@ TEST(Model, TiesAndCaps) {
   EXPECT_GT(y.abs().max().item<double>(), 1e-6);
 }
 
-// A stack of L windows of w sees L (w - 1) tokens back and not one more; one recurrent layer sees all.
+// A stack of L windows of w sees L (w - 1) tokens back and not one more; one recurrent layer sees
+// all.
 TEST(Model, WindowsReachOnlySoFar) {
   const auto reach = [](std::vector<std::string> pattern) {
     ModelOptions o = small(std::move(pattern));

@@ -1,4 +1,5 @@
-// SWAX's window of a training step (arXiv:2509.24552): one draw per batch, for every window mixer of the model.
+// SWAX's window of a training step (arXiv:2509.24552): one draw per batch, for every window mixer
+// of the model.
 //
 //   w(step) = long                                  from the last `anneal` of the steps on
 //           = short with probability p, else long   before

@@ -1,16 +1,16 @@
-// Feature maps phi of linear attention: q.k becomes phi(q).phi(k).
+// Feature maps phi of linear attention: q.k becomes phi(q).phi(k). Numbers in brackets: arXiv.
 //
-//   identity   x                                        elu1       x+1 for x > 0, else e^x   (arXiv:2006.16236)
-//   relu       relu(x) + 1e-3                           relu2      relu(x)^2
-//   cosine     x / |x|; the mixer also divides v_s by s^sigmoid(c), c = 0.5 learned per head (arXiv:2409.18747)
+//   identity   x                                   elu1    x+1 for x > 0, else e^x    (2006.16236)
+//   relu       relu(x) + 1e-3                      relu2   relu(x)^2
+//   cosine     x / |x|; the mixer divides v_s by s^sigmoid(c), c per head learned     (2409.18747)
 //   exp        softmax over the K features
-//   favor      M^{-1/2} e^{x'.w_i - |x'|^2/2} + 1e-4    x' = x/K^{1/4}, w_i orthogonal in blocks of K, |w_i| ~ chi_K
-//              (arXiv:2009.14794); of queries the largest exponent is taken away, which the sum cancels
-//   fourier    M^{-1/2} [cos(x'.w_i), sin(x'.w_i)] of x' = x/|x|                              (arXiv:2103.02143)
-//   hedgehog   [softmax(xA), softmax(-xA)], A (K,K) per head, identity at first, one for q, one for k (2402.04347)
-//   luna       learned: see features/luna.h                                                   (arXiv:2512.08061)
+//   favor      M^{-1/2} e^{x'.w_i - |x'|^2/2} + 1e-4, x' = x/K^{1/4}                  (2009.14794)
+//              w_i orthogonal in blocks of K, |w_i| ~ chi_K; queries less their largest exponent
+//   fourier    M^{-1/2} [cos(x'.w_i), sin(x'.w_i)], x' = x/|x|                        (2103.02143)
+//   hedgehog   [softmax(xA), softmax(-xA)], A = I at first, per head, for q and for k  (2402.04347)
 //
-// Open in the papers: 1e-3 and 1e-4 keep a sum of features from vanishing; hedgehog is learned with the rest.
+// LUNA's learned map stands in features/luna.h. Open in the papers: 1e-3 and 1e-4 keep a sum of
+// features from vanishing; hedgehog is learned with the rest instead of first alone.
 #pragma once
 
 #include "mixers/parts.h"

@@ -3,8 +3,8 @@
 //   pairs (j, j + P), P = K/2:   rot(x, th)_j = x_j cos th_j - x_{j+P} sin th_j
 //                                rot(x, th)_{j+P} = x_j sin th_j + x_{j+P} cos th_j
 //   none             th = 0
-//   rope             th_t = t temp                      temp_j = base^{-2j/K}        (arXiv:2104.09864)
-//   selective_rope   th_t = temp c_t, c_t = c_{t-1} + phi_t                          (arXiv:2511.17388)
+//   rope             th_t = t temp, temp_j = base^{-2j/K}             (arXiv:2104.09864)
+//   selective_rope   th_t = temp c_t, c_t = c_{t-1} + phi_t          (arXiv:2511.17388)
 //
 // The increment phi_t of selective_rope, P numbers per key/value head, from the layer's input x:
 //   xh   = x_h / sqrt(|x_h|^2 + 1e-6), one slice of D/G per head
@@ -15,8 +15,8 @@
 //   gate        phi *= sigmoid(xh Wg + bg), one number per head or (rank 16) per angle
 // The state carries the conv's tail and c, in fp64: a plain fp32 sum is off by 0.06 at 10^6 tokens.
 //
-// Left open by the paper: the 1e-6 under the root, and bg = 0. A decay per key channel (GLA) does not commute
-// with the rotation; tie_pair_decay makes both channels of a pair decay alike.
+// Left open by the paper: the 1e-6 under the root, and bg = 0. A decay per key channel (GLA) does
+// not commute with the rotation; tie_pair_decay makes both channels of a pair decay alike.
 #pragma once
 
 #include "mixers/parts.h"
