@@ -1,11 +1,11 @@
 """Golden outputs of the mixers by other hands.
 
-    python tools/mixer_goldens.py equations       the papers' equations in fp64, by numpy loops over tokens
+    python tools/mixer_goldens.py equations       the papers' equations in fp64, numpy loops
     python tools/mixer_goldens.py transformers    layers of transformers 5.22.2 in fp32
 
 Each writes src/mixers/goldens/<name>.safetensors: for every case the input <case>.x, the output
 <case>.y and every parameter as <case>.<parameter>; its metadata maps <case> to {"mixer", "D",
-"options", "tolerance"}. The second needs a Python with torch and transformers; tests need the files.
+"options", "tolerance"}. The second needs torch and transformers; the tests need the files alone.
 
 In the equations a function sees one sequence x (T,D) and draws its weights as p(name, shape...).
 """
@@ -204,12 +204,16 @@ def luna(x: Array, p: Weights, o: dict[str, Any]) -> Array:
     H, M, R, E = 4, 16, 4, 8
     q, k, v = (heads(x @ p(f"{n}_weight", D, D).T, H) for n in "qkv")
     w, b = p("map_w", M, 4), p("map_b", M)
-    fc1, bias1, fc2, bias2 = p("map_fc1", R, E), p("map_bias1", R, E), p("map_fc2", R, E), p("map_bias2", R)
+    fc1, bias1 = p("map_fc1", R, E), p("map_bias1", R, E)
+    fc2, bias2 = p("map_fc2", R, E), p("map_bias2", R)
 
     def phi(z: Array) -> Array:
         u = w @ z + b
-        y = [fc2[r] @ np.maximum(fc1[r] * u[i] + bias1[r], 0) + bias2[r] for i in range(M) for r in range(R)]
-        return np.maximum(np.array(y), 0) / np.sqrt(M)
+        y = np.zeros((M, R))
+        for i in range(M):
+            for r in range(R):
+                y[i, r] = fc2[r] @ np.maximum(fc1[r] * u[i] + bias1[r], 0) + bias2[r]
+        return np.maximum(y, 0).ravel() / np.sqrt(M)
 
     out = np.zeros((len(x), D))
     for h in range(H):
@@ -281,14 +285,16 @@ def inline(x: Array, p: Weights, o: dict[str, Any]) -> Array:
 
 
 def selective_rope(x: Array, p: Weights, o: dict[str, Any]) -> Array:
-    """arXiv:2511.17388 on un-normalised linear attention, as the complex recurrence of the state."""
+    """arXiv:2511.17388 on linear attention without a sum: the complex recurrence of the state."""
     H, P = 4, 2
     q, k, v = (heads(x @ p(f"{n}_weight", D, D).T, H) for n in "qkv")
     xs = [z / np.sqrt((z * z).sum(1, keepdims=True) + 1e-6) for z in heads(x, H)]
     W, s = p("angle_weight", H, 4, P), p("angle_length", H)
-    phi = np.concatenate([xs[h] @ (s[h] * W[h] / np.linalg.norm(W[h], axis=0)) for h in range(H)], axis=1)
+    W = [s[h] * W[h] / np.linalg.norm(W[h], axis=0) for h in range(H)]
+    phi = np.concatenate([xs[h] @ W[h] for h in range(H)], axis=1)
     phi = silu(conv(phi, p("angle_conv_weight", H * P, 4)))
-    gate = sigmoid(np.concatenate(xs, axis=1) @ p("angle_gate_weight", H, D).T + p("angle_gate_bias", H))
+    gate = np.concatenate(xs, axis=1) @ p("angle_gate_weight", H, D).T
+    gate = sigmoid(gate + p("angle_gate_bias", H))
     temperature = np.array([1.0, 10000.0 ** (-1 / P)])
     out = np.zeros((len(x), D))
     for h in range(H):
@@ -389,9 +395,10 @@ def transformers() -> list[Case]:
         if not norm:
             near = causal + torch.full((T, T), float("-inf")).tril(-4)
             del options["qk_norm"]
-            add("window", {**options, "window": 4}, attention(x, turn, near[None, None])[0], weights)
+            y = attention(x, turn, near[None, None])[0]
+            add("window", {**options, "window": 4}, y, weights)
 
-    config = hf.MambaConfig(hidden_size=D, state_size=4, expand=2, time_step_rank=3, num_hidden_layers=1)
+    config = hf.MambaConfig(hidden_size=D, state_size=4, time_step_rank=3, num_hidden_layers=1)
     layer = mamba.MambaMixer(config, 0)
     w = fill(layer)
     add("s6", {"state": 4, "rank": 3}, layer(x), {
@@ -400,14 +407,15 @@ def transformers() -> list[Case]:
         "step_weight": w["dt_proj.weight"], "step_bias": w["dt_proj.bias"], "skip": w["D"],
         "out_weight": w["out_proj.weight"]})  # fmt: skip
 
-    config = hf.Mamba2Config(hidden_size=D, state_size=6, expand=2, num_heads=4, head_dim=8, n_groups=2,
-                             num_hidden_layers=1, chunk_size=4)  # fmt: skip
+    config = hf.Mamba2Config(hidden_size=D, state_size=6, num_heads=4, head_dim=8, n_groups=2,
+                             expand=2, num_hidden_layers=1, chunk_size=4)  # fmt: skip
     layer = mamba2.Mamba2Mixer(config, 0)
     w = fill(layer)
     add("mamba2", {"state": 6, "head": 8, "groups": 2}, layer(x), {
         "in_weight": w["in_proj.weight"], "conv_weight": w["conv1d.weight"].squeeze(1),
-        "conv_bias": w["conv1d.bias"], "A_log": w["A_log"], "step_bias": w["dt_bias"], "skip": w["D"],
-        "norm_weight": w["norm.weight"], "out_weight": w["out_proj.weight"]})  # fmt: skip
+        "conv_bias": w["conv1d.bias"], "A_log": w["A_log"], "step_bias": w["dt_bias"],
+        "skip": w["D"], "norm_weight": w["norm.weight"],
+        "out_weight": w["out_proj.weight"]})  # fmt: skip
 
     config = hf.xLSTMConfig(hidden_size=D, num_heads=2, chunk_size=3, weight_mode="single",
                             autocast_kernel_dtype="float32", mode="train")  # fmt: skip
@@ -444,7 +452,8 @@ def transformers() -> list[Case]:
     ba = w["in_proj_ba.weight"].reshape(2, 4, D).split([2, 2], 1)
     weights = {f"{n}_weight": part.reshape(-1, D) for n, part in zip(("q", "k", "v", "gate"), qkvz)}
     weights |= {f"{n}_weight": part.reshape(-1, D) for n, part in zip(("beta", "decay"), ba)}
-    add("gated_deltanet", {"heads": 2, "value_heads": 4, "expand_v": 1, "norm_eps": 1e-6}, layer(x), {
+    options = {"heads": 2, "value_heads": 4, "expand_v": 1, "norm_eps": 1e-6}
+    add("gated_deltanet", options, layer(x), {
         **weights, "conv_weight": w["conv1d.weight"].squeeze(1), "A_log": w["A_log"],
         "step_bias": w["dt_bias"], "norm_weight": w["norm.weight"],
         "out_weight": w["out_proj.weight"]})  # fmt: skip
@@ -457,7 +466,8 @@ def main() -> None:
         sys.exit("usage: mixer_goldens.py equations|transformers")
     tensors, metadata = {}, {}
     for name, mixer, options, tolerance, arrays in which[sys.argv[1]]():
-        metadata[name] = json.dumps({"mixer": mixer, "D": D, "options": options, "tolerance": tolerance})
+        about = {"mixer": mixer, "D": D, "options": options, "tolerance": tolerance}
+        metadata[name] = json.dumps(about)
         tensors |= {f"{name}.{key}": np.ascontiguousarray(value) for key, value in arrays.items()}
     FOLDER.mkdir(exist_ok=True)
     save_file(tensors, FOLDER / f"{sys.argv[1]}.safetensors", metadata)

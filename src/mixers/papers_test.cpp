@@ -318,8 +318,7 @@ TEST(MixerPapers, InlineIsInjectiveLinearAttentionIsNot) {
   const at::Tensor pair =
       rows({.5, -1, 1.25, -.5945348918918356, .5, -1, 1.25, -.5945348918918356});
   const auto last_rows = [&](std::string_view name, const std::string& options) {
-    // Keys 1..4 as above; the two queries stand at the end and their own keys never win weight:
-    // both read all of the first four keys in both-direction mixers.
+    // Tokens 1 and 2 carry the two queries; both directions, so that both read the same four keys.
     const auto m = mixer(name, 4, "heads=2," + options);
     set(*m, {{"q_weight", doubled(pair)}, {"k_weight", doubled(k)}});
     const c10::NoGradGuard no_graph;

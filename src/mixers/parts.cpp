@@ -99,11 +99,7 @@ bool scale_free(std::string_view kind) {
 }
 
 at::Tensor activate(std::string_view kind, const at::Tensor& x) {
-  if (kind == "silu") return at::silu(x);
-  if (kind == "relu") return at::relu(x);
-  if (kind == "gelu") return at::gelu(x);
-  if (kind == "sigmoid") return at::sigmoid(x);
-  return x;
+  return kind == "silu" ? at::silu(x) : x;
 }
 
 at::Tensor unit_length(const at::Tensor& x) {

@@ -62,7 +62,7 @@ HeadNorm head_norm(
 );
 bool scale_free(std::string_view kind);  // a positive factor before it changes nothing, eps aside
 
-at::Tensor activate(std::string_view kind, const at::Tensor& x);  // none, silu, relu, gelu, sigmoid
+at::Tensor activate(std::string_view kind, const at::Tensor& x);  // none, silu
 at::Tensor unit_length(const at::Tensor& x);  // x / sqrt(|x|^2 + 1e-6) over the last dimension
 at::Tensor wide(const at::Tensor& x);         // fp32, or fp64 where it is
 at::Tensor split_heads(const at::Tensor& x, int64_t H);  // (B,T,H X) -> (B,T,H,X)
