@@ -21,7 +21,9 @@ from typing import Literal, NamedTuple, ParamSpec
 import torch
 from torch import Tensor
 
-Form = Literal["auto", "recurrent", "parallel", "chunked", "step"]
+Form = Literal[
+    "auto", "recurrent", "parallel", "chunked", "step", "recurrent kernel", "chunked kernel"
+]
 Arguments = ParamSpec("Arguments")
 
 

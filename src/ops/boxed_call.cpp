@@ -60,13 +60,6 @@ c10::IValue optional_value(const at::Tensor& x) {
 
 }  // namespace
 
-std::vector<at::Tensor> Call::tensors(const Op& op) const {
-  std::vector<at::Tensor> list;
-  for (const Input& input : op.inputs) list.push_back(in.*input.tensor);
-  list.insert(list.end(), state.parts.begin(), state.parts.end());
-  return list;
-}
-
 void Call::set_tensors(const Op& op, const std::vector<at::Tensor>& list) {
   for (size_t i = 0; i < op.inputs.size(); ++i) in.*op.inputs[i].tensor = list[i];
   state.parts.assign(list.begin() + int64_t(op.inputs.size()), list.end());
@@ -101,7 +94,7 @@ Call pop_call(const Op& op, Stack* stack, bool backward) {
   if (backward) {
     call.grad.o = optional_tensor(*next++);
     for (const c10::IValue& part : (next++)->toListRef())
-      call.grad.state.push_back(optional_tensor(part));
+      call.grad.state.parts.push_back(optional_tensor(part));
     call.grad.norm = optional_tensor(*next++);
   }
   for (const Field& field : fields) {
@@ -122,7 +115,7 @@ Stack push_call(const Op& op, const Call& call, bool backward) {
   stack.push_back(optional_value(call.in.cu_seqlens));
   if (backward) {
     c10::List<std::optional<at::Tensor>> state;
-    for (const at::Tensor& part : call.grad.state) {
+    for (const at::Tensor& part : call.grad.state.parts) {
       state.push_back(part.defined() ? std::optional(part) : std::nullopt);
     }
     stack.push_back(optional_value(call.grad.o));

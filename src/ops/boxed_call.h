@@ -3,23 +3,17 @@
 
 #include <ATen/core/stack.h>
 
-#include "ops/op.h"
+#include "ops/kernel.h"
 
 namespace horner {
-
-struct Gradients {
-  at::Tensor o, norm;
-  std::vector<at::Tensor> state;
-};
 
 struct Call {
   Inputs in;
   State state;
   Options options;
-  Gradients grad;  // of a backward call
+  Result grad;  // of a backward call
 
-  // Every tensor that may have a gradient: op.inputs, absent ones too, then the state.
-  std::vector<at::Tensor> tensors(const Op& op) const;
+  std::vector<at::Tensor> tensors(const Op& op) const { return gradient_tensors(op, in, state); }
   void set_tensors(const Op& op, const std::vector<at::Tensor>& list);
 };
 

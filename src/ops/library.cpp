@@ -15,6 +15,7 @@
 #include "core/options.h"
 #include "ops/boxed_call.h"
 #include "ops/chunks.h"
+#include "ops/kernel.h"
 
 namespace horner {
 namespace {
@@ -44,24 +45,36 @@ bool differentiable(const at::Tensor& x) {
   return x.defined() && (x.is_floating_point() || x.is_complex());
 }
 
-struct Kernel : c10::OperatorKernel {
-  explicit Kernel(const Op& which) : op(which) {}
+struct Boxed : c10::OperatorKernel {
+  explicit Boxed(const Op& which) : op(which) {}
   const Op& op;
 };
 
-struct Forward : Kernel {
-  using Kernel::Kernel;
+struct Forward : Boxed {
+  using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
     push_result(run(op, call.in, call.state, call.options), call, stack);
   }
 };
 
-// Runs the form again, now with a graph, and differentiates it.
-struct Backward : Kernel {
-  using Kernel::Kernel;
+// A kernel has a backward of its own; a plain form runs again, now with a graph, and is differentiated.
+struct Backward : Boxed {
+  using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     Call call = pop_call(op, stack, true);
+    const Kernel* kernel = chosen_kernel(op, call.in, call.state, call.options);
+    if (kernel && !call.in.cu_seqlens.defined()) {
+      std::vector<at::Tensor> all =
+          kernel->backward(call.in, call.state, call.options, {}, call.grad);
+      const std::vector<at::Tensor> leaves = call.tensors(op);
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (all[i].defined()) continue;
+        all[i] = differentiable(leaves[i]) ? at::zeros_like(leaves[i]) : nothing(call);
+      }
+      torch::jit::push(*stack, all);
+      return;
+    }
     // AutogradBackward, which called this, has shut autograd out.
     const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
     const c10::impl::ForceDispatchKeyGuard with_autograd(
@@ -74,7 +87,7 @@ struct Backward : Kernel {
     }
     call.set_tensors(op, leaves);
     bool any_state = false;
-    for (const at::Tensor& part : call.grad.state) any_state = any_state || part.defined();
+    for (const at::Tensor& part : call.grad.state.parts) any_state = any_state || part.defined();
     call.options.final_state = any_state;
     call.options.log_norm = call.grad.norm.defined();
     const Result result = run(op, call.in, call.state, call.options);
@@ -88,7 +101,7 @@ struct Backward : Kernel {
     flows(result.o, call.grad.o);
     if (result.norm.defined()) flows(result.norm, call.grad.norm);
     for (size_t i = 0; i < result.state.parts.size(); ++i)
-      flows(result.state.parts[i], call.grad.state[i]);
+      flows(result.state.parts[i], call.grad.state.parts[i]);
     for (const at::Tensor& x : leaves) {
       if (differentiable(x)) inputs.push_back(x);
     }
@@ -103,8 +116,8 @@ struct Backward : Kernel {
   }
 };
 
-struct MetaForward : Kernel {
-  using Kernel::Kernel;
+struct MetaForward : Boxed {
+  using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
     check_inputs(op, call.in, call.state, call.options);
@@ -142,8 +155,8 @@ struct MetaForward : Kernel {
   }
 };
 
-struct MetaBackward : Kernel {
-  using Kernel::Kernel;
+struct MetaBackward : Boxed {
+  using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack, true);
     std::vector<at::Tensor> all;
@@ -193,7 +206,7 @@ struct Node : torch::autograd::Function<Node> {
     call.in.cu_seqlens = saved.back();
     saved.pop_back();
     call.set_tensors(op, saved);
-    call.grad = {grads[0], grads[1], {grads.begin() + 2, grads.end()}};
+    call.grad = {grads[0], {{grads.begin() + 2, grads.end()}}, grads[1], {}};
     Stack stack = push_call(op, call, true);
     call_op(qualified(op, "_backward"), &stack);
     variable_list found = {at::Tensor(), at::Tensor()};  // of op and call
@@ -205,8 +218,8 @@ struct Node : torch::autograd::Function<Node> {
   }
 };
 
-struct AutogradForward : Kernel {
-  using Kernel::Kernel;
+struct AutogradForward : Boxed {
+  using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const auto call = std::make_shared<Call>(pop_call(op, stack));
     variable_list present = call->tensors(op);
@@ -217,8 +230,8 @@ struct AutogradForward : Kernel {
   }
 };
 
-struct AutogradBackward : Kernel {
-  using Kernel::Kernel;
+struct AutogradBackward : Boxed {
+  using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack, true);
     variable_list all = call.tensors(op);
@@ -237,8 +250,8 @@ struct AutogradBackward : Kernel {
 };
 
 // q, k and v take the autocast dtype; decays, write strengths and states keep theirs.
-struct Autocast : Kernel {
-  using Kernel::Kernel;
+struct Autocast : Boxed {
+  using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     Call call = pop_call(op, stack);
     const at::DeviceType device = call.in.v.device().type();
@@ -253,8 +266,8 @@ struct Autocast : Kernel {
   }
 };
 
-struct ChosenForm : Kernel {
-  using Kernel::Kernel;
+struct ChosenForm : Boxed {
+  using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
     check_inputs(op, call.in, call.state, call.options);

@@ -1,4 +1,11 @@
-// The CUDA key of torch.ops.horner.*: the plain forms, until a kernel takes the place of one.
+// The CUDA key of torch.ops.horner.*, and THE list of kernels that take the place of plain forms.
+#include "ops/kernel.h"
 #include "ops/library.h"
+#include "ops/linear/linear_cuda.h"
+#include "ops/scan/scan_cuda.h"
 
-TORCH_LIBRARY_IMPL(horner, CUDA, m) { horner::register_forms(m); }
+TORCH_LIBRARY_IMPL(horner, CUDA, m) {
+  horner::set_kernels("linear", horner::linear_kernels());
+  horner::set_kernels("scan", horner::scan_kernels());
+  horner::register_forms(m);
+}

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "ops/kernel.h"
 
 namespace horner {
 namespace {
@@ -42,8 +43,9 @@ std::vector<int64_t> sequence_starts(const Op& op, const Inputs& in) {
 }
 
 // Each sequence of a packed batch on its own: its state starts afresh, or from its row of the state.
+template <class F>
 Result run_packed(
-    const Op& op, Form form, const Inputs& in, const State& state, const Options& options
+    const Op& op, F&& form, const Inputs& in, const State& state, const Options& options
 ) {
   const std::vector<int64_t> starts = sequence_starts(op, in);
   std::vector<at::Tensor> o, norm;
@@ -110,6 +112,7 @@ Inputs tokens(const Op& op, const Inputs& in, int64_t start, int64_t length) {
 std::string_view chosen_form(
     const Op& op, const Inputs& in, const State& state, const Options& options
 ) {
+  if (const Kernel* kernel = chosen_kernel(op, in, state, options)) return kernel->form;
   if (options.form != "auto") return options.form;
   if (in.cu_seqlens.defined()) {  // the longest sequence decides for all
     const std::vector<int64_t> starts = sequence_starts(op, in);
@@ -128,8 +131,12 @@ Result run(const Op& op, const Inputs& in, const State& state, const Options& op
   const c10::impl::ExcludeDispatchKeyGuard wide(c10::autocast_dispatch_keyset
   );  // fp32 inside, always
   check_inputs(op, in, state, options);
-  const std::string_view name = chosen_form(op, in, state, options);
-  const Form form = form_named(op, name, in);
+  const Kernel* kernel = chosen_kernel(op, in, state, options);
+  const std::string_view name = kernel ? kernel->form : chosen_form(op, in, state, options);
+  const Form plain = kernel ? nullptr : form_named(op, name, in);
+  const auto form = [&](const Inputs& x, const State& s, const Options& o) {
+    return kernel ? run_kernel(op, *kernel, x, s, o) : plain(x, s, o);
+  };
   Result result =
       in.cu_seqlens.defined() ? run_packed(op, form, in, state, options) : form(in, state, options);
   result.form = name;

@@ -5,6 +5,7 @@
 //   parallel   all pairs (t, s) at once                              quadratic
 //   chunked    parallel inside a chunk, recurrent between chunks     linear; what training uses
 //   step       the definition for one token                          constant; what decoding uses
+// On a GPU some of them also exist as a "recurrent kernel" or "chunked kernel": see kernel.h.
 //
 // Layout (B,T,H,K); k, v, g and beta may have G = H/r heads, and query head h reads head h / r of them.
 // Every form takes any T >= 1 and any initial state, and can return the state after the last token.
@@ -49,7 +50,7 @@ struct Result {
   at::Tensor o;           // (B,T,H,V)
   State state;            // after the last token, where final_state is asked for
   at::Tensor norm;        // (B,T,H): log of the normaliser, where log_norm is asked for
-  std::string_view form;  // the form that ran
+  std::string_view form;  // the form that ran, or the kernel
 };
 
 struct Options {
@@ -73,7 +74,12 @@ struct Options {
 
   template <class Visitor>
   void visit(Visitor&& visit) {
-    visit("form", form, "how it is computed", {"auto", "recurrent", "parallel", "chunked", "step"});
+    visit(
+        "form",
+        form,
+        "how it is computed",
+        {"auto", "recurrent", "parallel", "chunked", "step", "recurrent kernel", "chunked kernel"}
+    );
     visit("chunk", chunk, "tokens per chunk of the chunked form");
     visit("scale", scale, "factor of q.k; none: 1/sqrt(K) for attention and power, 1 elsewhere");
     visit("causal", causal, "a token reads the past and itself; false: both directions");

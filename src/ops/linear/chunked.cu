@@ -1,0 +1,160 @@
+// `linear`, level 2: the kernels that sweep (chunked.cuh), and their launch.
+#include "ops/linear/chunked.cuh"
+
+#include <algorithm>
+
+namespace horner::cuda {
+namespace {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+
+extern __shared__ unsigned char dynamic[];
+
+// wgmma's swizzle wants tiles at multiples of 1024 bytes.
+__device__ unsigned char* aligned_memory() {
+  return dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
+}
+#endif
+
+template <int kRows, bool kDecay>
+__global__ void __launch_bounds__(kThreads, 1)
+    forward_kernel(const __grid_constant__ Sweep p, const __grid_constant__ Maps maps) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  sweep<kRows, kDecay, false, Role::plain>(p, maps, {}, aligned_memory(), blockIdx.x);
+#endif
+}
+
+// The sweeps of one head lie side by side, so that they share what they read. R is V for dq and dk, K for dv.
+template <int kRowsV, int kRowsK, bool kDecay>
+__global__ void __launch_bounds__(kThreads, 1) backward_kernel(
+    const __grid_constant__ Gradient p,
+    const __grid_constant__ Maps dq_maps,
+    const __grid_constant__ Maps dk_maps,
+    const __grid_constant__ Maps dv_maps
+) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr Role dq = kDecay ? Role::dq : Role::plain, dk = kDecay ? Role::dk : Role::plain;
+  const unsigned keys = (p.dq.N + 63) / 64, values = (p.dv.N + 63) / 64, jobs = 2 * keys + values;
+  const unsigned job = blockIdx.x % jobs, head = blockIdx.x / jobs;
+  if (job < keys) {
+    sweep<kRowsV, kDecay, false, dq>(p.dq, dq_maps, p.rho, aligned_memory(), head * keys + job);
+  } else if (job < 2 * keys) {
+    sweep<kRowsV, kDecay, true, dk>(
+        p.dk, dk_maps, p.kappa, aligned_memory(), head * keys + job - keys
+    );
+  } else {
+    sweep<kRowsK, kDecay, true, Role::plain>(
+        p.dv, dv_maps, {}, aligned_memory(), head * values + job - 2 * keys
+    );
+  }
+#endif
+}
+
+template <class... P>
+cudaError_t launch(
+    void (*kernel)(P...), int64_t blocks, size_t bytes, cudaStream_t stream, const P&... p
+) {
+  const int wanted = int(bytes) + 1024;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, wanted);
+  if (error != cudaSuccess) return error;
+  kernel<<<unsigned(blocks), kThreads, wanted, stream>>>(p...);
+  return cudaGetLastError();
+}
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+Encode find_encode() {  // from the driver, without linking against it
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result;
+  cudaGetDriverEntryPointByVersion(
+      "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result
+  );
+  return result == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(found) : nullptr;
+}
+
+// Boxes of 64 tokens by 64 columns of one head.
+cudaError_t encode(CUtensorMap& map, const Rows& x, const Sweep& p, int width) {
+  static const Encode function = find_encode();
+  if (function == nullptr) return cudaErrorNotSupported;
+  const cuuint64_t sizes[] = {
+      cuuint64_t(width), cuuint64_t(p.H / x.group), cuuint64_t(p.T), cuuint64_t(p.B)};
+  cuuint64_t strides[] = {cuuint64_t(x.h) * 2, cuuint64_t(x.t) * 2, cuuint64_t(x.b) * 2};
+  for (int i = 0; i < 3; ++i) {
+    if (sizes[i + 1] == 1) strides[i] = 16;  // any, where nothing is strided
+  }
+  const cuuint32_t box[] = {64, 1, 64, 1}, steps[] = {1, 1, 1, 1};
+  const CUresult result = function(
+      &map,
+      CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      4,
+      x.data,
+      sizes,
+      strides,
+      box,
+      steps,
+      CU_TENSOR_MAP_INTERLEAVE_NONE,
+      CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
+  );
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t encode(Maps& maps, const Sweep& p) {
+  int device = 0;  // setting it gives this thread the context that the driver's call needs
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaSetDevice(device);
+  if (error == cudaSuccess) error = encode(maps.q, p.q, p, p.R);
+  if (error == cudaSuccess) error = encode(maps.k, p.k, p, p.R);
+  if (error == cudaSuccess) error = encode(maps.v, p.v, p, p.N);
+  return error == cudaSuccess && p.x.data ? encode(maps.x, p.x, p, p.N) : error;
+}
+
+template <int kRows, bool kDecay>
+cudaError_t launch_forward(const Sweep& p, cudaStream_t stream) {
+  Maps maps;
+  const cudaError_t error = encode(maps, p);
+  if (error != cudaSuccess) return error;
+  const int64_t blocks = p.B * p.H * ((p.N + 63) / 64);
+  return launch(
+      forward_kernel<kRows, kDecay>, blocks, sizeof(Memory<kRows, Role::plain>), stream, p, maps
+  );
+}
+
+template <int kRowsV, int kRowsK>
+cudaError_t launch_backward(const Gradient& p, cudaStream_t stream) {
+  Maps maps[3];
+  const Sweep* sweeps[3] = {&p.dq, &p.dk, &p.dv};
+  for (int i = 0; i < 3; ++i) {
+    const cudaError_t error = encode(maps[i], *sweeps[i]);
+    if (error != cudaSuccess) return error;
+  }
+  const size_t bytes = std::max(
+      {sizeof(Memory<kRowsV, Role::dq>),
+       sizeof(Memory<kRowsV, Role::plain>),
+       sizeof(Memory<kRowsK, Role::plain>)}
+  );
+  const int64_t blocks = p.dq.B * p.dq.H * (2 * ((p.dq.N + 63) / 64) + (p.dv.N + 63) / 64);
+  const auto kernel = p.dq.decay == Decay::none ? backward_kernel<kRowsV, kRowsK, false>
+                                                : backward_kernel<kRowsV, kRowsK, true>;
+  return launch(kernel, blocks, bytes, stream, p, maps[0], maps[1], maps[2]);
+}
+
+}  // namespace
+
+cudaError_t chunked_forward(const Sweep& p, cudaStream_t stream) {
+  if (p.decay == Decay::none) {
+    return p.R <= 64 ? launch_forward<64, false>(p, stream) : launch_forward<128, false>(p, stream);
+  }
+  return p.R <= 64 ? launch_forward<64, true>(p, stream) : launch_forward<128, true>(p, stream);
+}
+
+cudaError_t chunked_backward(const Gradient& p, cudaStream_t stream) {
+  if (p.dq.R <= 64) {
+    return p.dv.R <= 64 ? launch_backward<64, 64>(p, stream) : launch_backward<64, 128>(p, stream);
+  }
+  return p.dv.R <= 64 ? launch_backward<128, 64>(p, stream) : launch_backward<128, 128>(p, stream);
+}
+
+}  // namespace horner::cuda

@@ -1,0 +1,526 @@
+// `linear`, level 2: one sweep over chunks of 64 tokens on Hopper's tensor cores, as a block does it.
+#pragma once
+
+#include "cuda/sm90.cuh"
+#include "ops/linear/linear.cuh"
+
+namespace horner::cuda {
+namespace {
+
+constexpr int kGroup = 128, kThreads = 3 * kGroup;
+
+enum class Role { plain, dq, dk };  // the last two fill a Crossing, and read x
+
+template <int kRows, Role kRole>
+struct Stage {
+  unsigned char q[kRows / 64][kTileBytes];
+  unsigned char k[kRows / 64][kTileBytes];
+  unsigned char v[1][kTileBytes];
+};
+template <int kRows>
+struct StageWithX : Stage<kRows, Role::plain> {
+  unsigned char x[1][kTileBytes];
+};
+template <int kRows>
+struct Stage<kRows, Role::dq> : StageWithX<kRows> {};
+template <int kRows>
+struct Stage<kRows, Role::dk> : StageWithX<kRows> {};
+
+template <int kRows, Role kRole>
+struct Memory {
+  static constexpr int kStages = kRole == Role::plain ? 4 : 3;
+  Stage<kRows, kRole> stage[kStages];
+  unsigned char S[2][kRows / 64][kTileBytes];  // the state entering the chunk, and the next, bf16
+  unsigned char y[kTileBytes];                 // on its way out; a warp's rows are its own
+  float G[2][64];                              // log2 of the decay since the chunk's start
+  float read[2][64];                           // what scales q_t S
+  uint2 write[2][32];                          // what scales k_s^T v_s, in pairs
+  float inner_columns[2][4][64], inner_rows[2][64];
+  uint64_t full[kStages];  // barriers: the stage has been loaded
+
+  __device__ Stage<kRows, kRole>& at(int i) { return stage[i % kStages]; }
+  __device__ void wait(int i) { barrier_wait(shared_address(&full[i % kStages]), i / kStages & 1); }
+};
+
+// How the copy engine sees q, k, v and x of a sweep.
+struct Maps {
+  CUtensorMap q, k, v, x;
+};
+
+// What a block works on.
+struct Job {
+  int b, h, bh;
+  int block, blocks;        // of columns
+  int first_column, width;  // of the block
+  int chunks;
+};
+
+template <class T>
+__device__ T* head(const Rows& x, const Job& job) {
+  return static_cast<T*>(x.data) + job.b * x.b + (job.h / x.group) * x.h;
+}
+
+// The place of a thread in its warpgroup: it has rows `row` and `row` + 8 and columns 8 j + `pair`, + 1 of
+// an accumulator; in a store or load of four 8x8 matrices it gives the address of one row.
+struct Place {
+  int thread = threadIdx.x % kGroup, warp = thread / 32, lane = thread % 32;
+  int row = 16 * warp + lane / 4, pair = 2 * (lane % 4);
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+
+template <bool kReverse>
+__device__ int chunk_at(const Job& job, int i) {
+  return kReverse ? job.chunks - 1 - i : i;
+}
+__device__ int tokens_in(const Sweep& p, int chunk) {
+  return int(min(int64_t(64), p.T - int64_t(chunk) * 64));
+}
+
+template <int kRows, bool kReverse, Role kRole>
+__device__ void load_stage(
+    const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m, int i
+) {
+  const int t = chunk_at<kReverse>(job, i) * 64;
+  Stage<kRows, kRole>& s = m.at(i);
+  const uint32_t full = shared_address(&m.full[i % m.kStages]);
+  barrier_expect(full, sizeof(Stage<kRows, kRole>));
+#pragma unroll
+  for (int n = 0; n < kRows / 64; ++n) {
+    load_tile(shared_address(s.q[n]), &maps.q, full, 64 * n, job.h / p.q.group, t, job.b);
+    load_tile(shared_address(s.k[n]), &maps.k, full, 64 * n, job.h / p.k.group, t, job.b);
+  }
+  load_tile(shared_address(s.v), &maps.v, full, job.first_column, job.h / p.v.group, t, job.b);
+  if constexpr (kRole != Role::plain)
+    load_tile(shared_address(s.x), &maps.x, full, job.first_column, job.h / p.x.group, t, job.b);
+}
+
+// Log-decays of tokens 2 l and 2 l + 1 of a chunk, for lane l. Nothing is done to them here: that would wait
+// for memory.
+template <bool kReverse>
+__device__ float2 load_decay(const Sweep& p, const Job& job, int i) {
+  const int lane = threadIdx.x % 32, chunk = chunk_at<kReverse>(job, min(i, job.chunks - 1));
+  const int rows = tokens_in(p, chunk);
+  const float* g = head<float>(p.g, job) + int64_t(chunk) * 64 * p.g.t;
+  return {
+      2 * lane < rows ? g[2 * lane * p.g.t] : 0.f,
+      2 * lane + 1 < rows ? g[(2 * lane + 1) * p.g.t] : 0.f};
+}
+
+// One warp: sums of the decays since the chunk's start, and the factors made of them.
+// A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
+template <int kRows, bool kReverse, Role kRole>
+__device__ void prepare_decay(float2 g, Memory<kRows, kRole>& m, int i) {
+  const int lane = threadIdx.x % 32;
+  constexpr float kLog2e = 1.4426950408889634f;
+  g = {fmaxf(g.x * kLog2e, -127.f), fmaxf(g.y * kLog2e, -127.f)};
+  float sum = g.x + g.y;
+#pragma unroll
+  for (int d = 1; d < 32; d *= 2) {
+    const float other = __shfl_up_sync(~0u, sum, d);
+    if (lane >= d) sum += other;
+  }
+  const float last = __shfl_sync(~0u, sum, 31), before = __shfl_up_sync(~0u, sum, 1);
+  const float2 both = {(lane == 0 ? 0.f : before) + g.x, sum};
+  const float2 since = {exp2_fast(both.x), exp2_fast(both.y)};                // e^{G_t}
+  const float2 until = {exp2_fast(last - both.x), exp2_fast(last - both.y)};  // e^{G_C - G_t}
+  reinterpret_cast<float2*>(m.G[i & 1])[lane] = both;
+  reinterpret_cast<float2*>(m.read[i & 1])[lane] = kReverse ? until : since;
+  m.write[i & 1][lane] = weight_pair(kReverse ? since : until);
+}
+
+// Accumulators times a factor, as bf16 into a tile.
+__device__ void store_pairs(
+    unsigned char* tile, const float (&d)[32], float factor, const Place& at
+) {
+#pragma unroll
+  for (int j = 0; j < 8; j += 2) {
+    uint32_t both[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      both[e] = pack(d[4 * j + 2 * e] * factor, d[4 * j + 2 * e + 1] * factor);
+    const int row = 16 * at.warp + at.lane % 16, unit = j + at.lane / 16;
+    store_matrices(
+        shared_address(tile) + tile_offset(row, unit), both[0], both[1], both[2], both[3]
+    );
+  }
+}
+
+// --- the warpgroup that feeds the others ---------------------------------------------------------------
+
+// Loads stages and prepares the decays of the next chunk. Only the first warp of the group has work.
+template <int kRows, bool kDecay, bool kReverse, Role kRole>
+__device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m) {
+  const Place at;
+  const bool first_lane = at.thread == 0;
+  if (first_lane) {
+    for (int i = 0; i < m.kStages; ++i) barrier_init(shared_address(&m.full[i]));
+    fence_async_proxy();
+    for (int i = 0; i < min(m.kStages, job.chunks); ++i)
+      load_stage<kRows, kReverse, kRole>(p, maps, job, m, i);
+  }
+  float2 g = {0.f, 0.f};
+  if (kDecay && at.warp == 0) {
+    prepare_decay<kRows, kReverse, kRole>(load_decay<kReverse>(p, job, 0), m, 0);
+    g = load_decay<kReverse>(p, job, 1);
+  }
+  __syncthreads();
+  for (int i = 0; i < job.chunks; ++i) {
+    if (first_lane && i > 0 && i + m.kStages - 1 < job.chunks)  // the stage that chunk i - 1 had
+      load_stage<kRows, kReverse, kRole>(p, maps, job, m, i + m.kStages - 1);
+    if (kDecay && at.warp == 0) {
+      prepare_decay<kRows, kReverse, kRole>(g, m, i + 1);
+      g = load_decay<kReverse>(p, job, i + 2);
+    }
+    __syncthreads();
+  }
+}
+
+// --- the warpgroup that carries the state ---------------------------------------------------------
+
+// Elements of the state between registers and memory: f(element, address of it).
+template <int kTiles, class F>
+__device__ void for_state(
+    float (&S)[kTiles][32],
+    const StateView& s,
+    const Sweep& p,
+    const Job& job,
+    const Place& at,
+    F&& f
+) {
+  float* base = static_cast<float*>(s.data) + job.b * s.b + (job.h / s.group) * s.h;
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+#pragma unroll
+    for (int e = 0; e < 32; ++e) {
+      const int r = 64 * i + at.row + 8 * (e / 2 % 2);
+      const int c = job.first_column + 8 * (e / 4) + at.pair + e % 2;
+      if (r < p.R && c < p.N) f(S[i][e], base + r * s.r + c * s.n);
+    }
+  }
+}
+
+// S' = e^{G_C} S + sum_s e^{G_C-G_s} k_s^T v_s, in reverse e^{G_s}.
+template <int kRows, bool kDecay, Role kRole>
+__device__ void update_state(
+    float (&S)[kRows / 64][32], Memory<kRows, kRole>& m, int i, const Place& at
+) {
+  constexpr int kTiles = kRows / 64;
+  const Stage<kRows, kRole>& s = m.at(i);
+  const uint32_t ks = shared_address(s.k), vs = shared_address(s.v);
+  uint32_t kw[kTiles][4][4];  // e^{G_C-G_s} k_s^T: rows of the state by tokens
+  if constexpr (kDecay) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const uint2* weights = m.write[i & 1] + 8 * j + at.lane % 4;
+      const uint2 early = weights[0], late = weights[4];
+      const int r = 16 * j + 8 * (at.lane / 16) + at.lane % 8;
+      const int unit = 2 * at.warp + (at.lane / 8) % 2;
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        load_matrices_transposed(kw[n][j], ks + n * kTileBytes + tile_offset(r, unit));
+#pragma unroll
+        for (int e = 0; e < 4; ++e) kw[n][j][e] = weigh_pairs(kw[n][j][e], e < 2 ? early : late);
+      }
+    }
+    const float kept = exp2_fast(m.G[i & 1][63]);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int e = 0; e < 32; ++e) S[n][e] *= kept;
+    }
+  }
+  product_fence();
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if constexpr (kDecay) {
+        product<true>(S[n], kw[n][j], operand(vs + j * 2048), true);
+      } else {
+        const uint64_t k_rows = operand(ks + n * kTileBytes + j * 2048);
+        product<true, true>(S[n], k_rows, operand(vs + j * 2048), true);
+      }
+    }
+  }
+  product_commit();
+  product_wait<0>();
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) settle(S[n]);
+}
+
+// Registers: the state, fp32. Leaves the bf16 copy that the other group reads.
+template <int kRows, bool kDecay, bool kReverse, Role kRole>
+__device__ void carry_state(
+    const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m
+) {
+  constexpr int kTiles = kRows / 64;
+  const Place at;
+  float S[kTiles][32] = {};
+  const bool own = !kReverse || job.h % p.first.group == 0;  // a gradient counts once per state
+  if (p.first.data && own) {
+    const float factor = kReverse ? 1.f / float(p.scale) : 1.f;
+    for_state<kTiles>(S, p.first, p, job, at, [&](float& x, const float* from) {
+      x = *from * factor;
+    });
+  }
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) store_pairs(m.S[0][n], S[n], 1.f, at);
+  fence_async_proxy();
+  __syncthreads();
+
+  for (int i = 0; i < job.chunks; ++i) {
+    const int c = chunk_at<kReverse>(job, i);
+    if (kRole != Role::plain && (c % kAnchor == kAnchor - 1 || c == job.chunks - 1)) {
+      const int64_t slot = int64_t(job.bh) * ((job.chunks - 1) / kAnchor + 1) + c / kAnchor;
+      float* to = out.state + (slot * job.blocks + job.block) * kRows * 64 + at.thread;
+#pragma unroll
+      for (int e = 0; e < 32 * kTiles; ++e) to[e * kGroup] = S[e / 32][e % 32];
+    }
+    m.wait(i);
+    update_state<kRows, kDecay, kRole>(S, m, i, at);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) store_pairs(m.S[(i + 1) & 1][n], S[n], 1.f, at);
+    fence_async_proxy();
+    __syncthreads();
+  }
+  if (p.last.data && job.h % p.last.group == 0) {
+    const float factor = kReverse ? float(p.scale) : 1.f;
+    for_state<kTiles>(S, p.last, p, job, at, [&](float x, float* to) { *to = x * factor; });
+  }
+}
+
+// --- the warpgroup that computes y ----------------------------------------------------------------
+
+// M_ts for s <= t, else 0; mirrored in reverse. A masked exponent may be positive: its power is dropped.
+template <bool kDecay, bool kReverse>
+__device__ void decay_mask(float (&M)[32], const float* G, const Place& at) {
+  const float G0 = kDecay ? G[at.row] : 0.f, G1 = kDecay ? G[at.row + 8] : 0.f;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float2 Gs = kDecay ? *reinterpret_cast<const float2*>(G + 8 * j + at.pair) : float2{};
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int r = at.row + 8 * (e / 2), column = 8 * j + at.pair + e % 2;
+      const float difference = (e / 2 ? G1 : G0) - (e % 2 ? Gs.y : Gs.x);
+      const float decay = kDecay ? exp2_fast(kReverse ? -difference : difference) : 1.f;
+      M[4 * j + e] = (kReverse ? column < r : column > r) ? 0.f : decay;
+    }
+  }
+}
+
+// Lanes that differ in bit 2 kHalf swap halves of 2 kHalf values and add: each keeps its own half.
+template <int kHalf>
+__device__ void add_halves(float (&x)[16]) {
+  const bool upper = threadIdx.x & (2 * kHalf);
+#pragma unroll
+  for (int e = 0; e < kHalf; ++e) {
+    const float low = x[e], high = x[e + kHalf];
+    x[e] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, 2 * kHalf);
+  }
+}
+
+__device__ float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Row and column sums of E_ts = P_ts (x_t.v_s), s < t.
+template <int kRows, Role kRole>
+__device__ void sum_inner(
+    const float (&P)[32], float (&E)[32], Memory<kRows, kRole>& m, int i, const Place& at
+) {
+  float r0 = 0.f, r1 = 0.f, columns[16];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const bool diagonal = at.row + 8 * (e / 2) == 8 * j + at.pair + e % 2;
+      E[4 * j + e] = diagonal ? 0.f : P[4 * j + e] * E[4 * j + e];
+    }
+    r0 += E[4 * j] + E[4 * j + 1];
+    r1 += E[4 * j + 2] + E[4 * j + 3];
+    columns[2 * j] = E[4 * j] + E[4 * j + 2];
+    columns[2 * j + 1] = E[4 * j + 1] + E[4 * j + 3];
+  }
+  add_halves<8>(columns);  // over the lanes of the same columns; each keeps two of 16 sums
+  add_halves<4>(columns);
+  add_halves<2>(columns);
+  const int j = (at.lane & 16 ? 4 : 0) + (at.lane & 8 ? 2 : 0) + (at.lane & 4 ? 1 : 0);
+  *reinterpret_cast<float2*>(m.inner_columns[i & 1][at.warp] + 8 * j + at.pair) = {
+      columns[0], columns[1]};
+  r0 = quad_sum(r0);
+  r1 = quad_sum(r1);
+  if (at.lane % 4 == 0) m.inner_rows[i & 1][at.row] = r0, m.inner_rows[i & 1][at.row + 8] = r1;
+}
+
+template <int kRows, Role kRole>
+__device__ void store_y(
+    const float (&Y)[32],
+    const Sweep& p,
+    const Job& job,
+    int chunk,
+    Memory<kRows, kRole>& m,
+    const Place& at
+) {
+  const int rows = tokens_in(p, chunk);
+  const int64_t first = int64_t(chunk) * 64 * p.y.t + job.first_column;
+  const float scale = float(p.scale);
+  if (p.wide_y) {
+    float* to = head<float>(p.y, job) + first;
+#pragma unroll
+    for (int e = 0; e < 32; e += 2) {
+      const int r = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair;
+      if (r < rows && column < job.width)
+        *reinterpret_cast<float2*>(to + r * p.y.t + column) = {Y[e] * scale, Y[e + 1] * scale};
+    }
+    return;
+  }
+  __nv_bfloat16* to = head<__nv_bfloat16>(p.y, job) + first;
+  store_pairs(m.y, Y, scale, at);
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const int r = 16 * at.warp + 4 * n + at.lane / 8, unit = at.lane % 8;
+    const uint4 value = *reinterpret_cast<const uint4*>(m.y + tile_offset(r, unit));
+    if (r < rows && unit * 8 < job.width)
+      *reinterpret_cast<uint4*>(to + r * p.y.t + unit * 8) = value;
+  }
+  __syncwarp();
+}
+
+// y_t = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s. Registers: P = q k^T and y, and for the crossing sums
+// x and E = x v^T.
+template <int kRows, bool kDecay, bool kReverse, Role kRole>
+__device__ void compute_y(
+    const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m
+) {
+  constexpr bool kCross = kRole != Role::plain;
+  const Place at;
+  const int64_t crossing = (int64_t(job.block) * p.B * p.H + job.bh) * p.T;
+  __syncthreads();
+
+  for (int i = 0; i < job.chunks; ++i) {
+    const int c = chunk_at<kReverse>(job, i), rows = tokens_in(p, c);
+    const int64_t t = int64_t(c) * 64;
+    const Stage<kRows, kRole>& s = m.at(i);
+    const uint32_t qs = shared_address(s.q), ks = shared_address(s.k), vs = shared_address(s.v);
+    m.wait(i);
+
+    uint32_t x[4][4];  // a warp's rows, as A operands
+    if constexpr (kCross) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int r = 16 * at.warp + at.lane % 16, unit = 2 * j + at.lane / 16;
+        load_matrices(x[j], shared_address(s.x) + tile_offset(r, unit));
+      }
+    }
+    float P[32], Y[32], E[32];
+    product_fence();
+#pragma unroll
+    for (int j = 0; j < kRows / 16; ++j) {  // P = q k^T
+      const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
+      product<false, false>(P, operand(qs + step), operand(ks + step), j > 0);
+    }
+    if constexpr (kRole == Role::dq) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) product<false>(E, x[j], operand(vs + j * 32), j > 0);  // x v^T
+    }
+    product_commit();
+#pragma unroll
+    for (int j = 0; j < kRows / 16; ++j) {  // Y = q S
+      const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
+      const uint32_t S = shared_address(m.S[i & 1]);
+      product<false, true>(Y, operand(qs + step), operand(S + j * 2048), j > 0);
+    }
+    product_commit();
+
+    float M[32];  // beside the products
+    decay_mask<kDecay, kReverse>(M, m.G[i & 1], at);
+    const float R0 = kDecay ? m.read[i & 1][at.row] : 1.f;
+    const float R1 = kDecay ? m.read[i & 1][at.row + 8] : 1.f;
+    product_wait<1>();
+    settle(P);
+#pragma unroll
+    for (int e = 0; e < 32; ++e) P[e] *= M[e];
+    if constexpr (kRole == Role::dq) {
+      settle(E);
+      sum_inner(P, E, m, i, at);
+    }
+    uint32_t pw[4][4];
+#pragma unroll
+    for (int e = 0; e < 16; ++e) pw[e / 4][e % 4] = pack(P[2 * e], P[2 * e + 1]);
+
+    product_wait<0>();
+    settle(Y);
+    if constexpr (kDecay) {
+#pragma unroll
+      for (int e = 0; e < 32; ++e) Y[e] *= e / 2 % 2 ? R1 : R0;  // e^{G_t} q_t S
+    }
+    float f0 = 0.f, f1 = 0.f;  // x_t . (part from the state)
+    if constexpr (kCross) {
+#pragma unroll
+      for (int e = 0; e < 16; ++e) {
+        const uint32_t two = x[e / 4][e % 4];
+        (e % 2 ? f1 : f0) += Y[2 * e] * low_half(two) + Y[2 * e + 1] * high_half(two);
+      }
+    }
+    product_fence();
+#pragma unroll
+    for (int j = 0; j < 4; ++j) product<true>(Y, pw[j], operand(vs + j * 2048), true);  // + P v
+    product_commit();
+    if constexpr (kCross) {
+      f0 = quad_sum(f0) * float(p.scale);
+      f1 = quad_sum(f1) * float(p.scale);
+      if (at.lane % 4 == 0 && at.row < rows) out.flow[crossing + t + at.row] = f0;
+      if (at.lane % 4 == 0 && at.row + 8 < rows) out.flow[crossing + t + at.row + 8] = f1;
+    }
+    product_wait<0>();
+    settle(Y);
+    store_y(Y, p, job, c, m, at);
+    fence_async_proxy();
+    __syncthreads();
+    if (kRole == Role::dq && at.thread < rows) {
+      const auto& columns = m.inner_columns[i & 1];
+      const float later = (columns[0][at.thread] + columns[1][at.thread]) +
+                          (columns[2][at.thread] + columns[3][at.thread]);
+      out.inner[crossing + t + at.thread] =
+          (later - m.inner_rows[i & 1][at.thread]) * float(p.scale);
+    }
+  }
+}
+
+// A block owns 64 columns of the state of one (b, h), and walks over the chunks: one warpgroup carries the
+// state, the other computes y from the copy made a chunk before, and a third feeds both. Shared memory:
+// kStages stages of q, k, v, and the bf16 copies of the state. They meet once per chunk.
+template <int kRows, bool kDecay, bool kReverse, Role kRole>
+__device__ void sweep(
+    const Sweep& p, const Maps& maps, const Crossing& out, unsigned char* raw, unsigned index
+) {
+  Memory<kRows, kRole>& m = *reinterpret_cast<Memory<kRows, kRole>*>(raw);
+  const int blocks = (p.N + 63) / 64, bh = int(index) / blocks, block = int(index) % blocks;
+  const Job job{
+      bh / int(p.H),
+      bh % int(p.H),
+      bh,
+      block,
+      blocks,
+      64 * block,
+      min(64, p.N - 64 * block),
+      int((p.T + 63) / 64)};
+  if (threadIdx.x < kGroup) {
+    take_registers<232>();
+    compute_y<kRows, kDecay, kReverse, kRole>(p, out, job, m);
+  } else if (threadIdx.x < 2 * kGroup) {
+    take_registers<232>();
+    carry_state<kRows, kDecay, kReverse, kRole>(p, out, job, m);
+  } else {
+    give_registers<40>();
+    feed<kRows, kDecay, kReverse, kRole>(p, maps, job, m);
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace horner::cuda

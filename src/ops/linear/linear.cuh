@@ -1,0 +1,111 @@
+// Kernels of `linear`. Forward and every gradient are one sweep over time, with other tensors in its roles:
+//
+//   forward   S_t = a_t S_{t-1} + k_t^T v_t                 y_t = q_t S_t
+//   reverse   S_t = a_{t+1} S_{t+1} + k_t^T v_t             y_t = q_t S_t       S_{T+1} with no decay
+//
+//   result     y    direction   q    k    v    state in -> out      its decay is along
+//   o          o    forward     q    k    v    S_0   -> S_T         rows (K)
+//   dq         dq   forward     do   v    k    S_0^T -> S_T^T       columns
+//   dk         dk   reverse     v    do   q    dS_T^T               columns
+//   dv         dv   reverse     k    q    do   dS_T  -> dS_0        rows
+//
+// Only the columns of v, y and the state are independent: a block owns some of them. Below, R = width of
+// q and k (rows of the state), N = width of v and y (its columns).
+//
+// The gradient of the log-decay is what flows across a step. Taken as a sum of such flows, it keeps its
+// precision over any length; as the cumulative sum of q.dq - k.dk it would not.
+//   flow    = x_t * (part of y_t that came from the state), x = q for dq (rho), x = k for dk (kappa)
+//   dg_t    = rho_t + pi_t,  pi_t = X_t - kappa_t,  X_{t-1} = pi_t + rho_t,  X_T = <dS_T, S_T>
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace horner::cuda {
+
+enum class Type { f64, f32, f16, bf16 };
+enum class Decay { none, head, rows, columns };
+
+// A tensor (B,T,heads,width), last dimension contiguous, strides in elements. Query head h of the sweep
+// reads head h / group.
+struct Rows {
+  void* data = nullptr;
+  int64_t b = 0, t = 0, h = 0;
+  int group = 1;
+};
+
+// A state (B,heads,R,N), any strides, in the accumulator's type; data == nullptr: zero, or not wanted.
+struct StateView {
+  void* data = nullptr;
+  int64_t b = 0, h = 0, r = 0, n = 0;
+  int group = 1;
+};
+
+struct Sweep {
+  int64_t B = 0, T = 0, H = 0;
+  int R = 0, N = 0;
+  bool reverse = false;
+  Decay decay = Decay::none;
+  double scale = 1;  // of y; a reverse state enters divided by it and leaves multiplied
+  Type type = Type::f32;
+  Rows q, k, v, y;
+  bool wide_y = false;  // y in the accumulator's type, where query heads are still to be summed
+  Rows g;               // accumulator's type: width 1 (head), R (rows) or N (columns)
+  Rows x;               // like v; with flow
+  Rows flow;            // (B,T,H,N) accumulator's type; data == nullptr: not wanted
+  StateView first, last;
+};
+
+// Level 1: token by token, any R <= 256, N, T >= 1.
+cudaError_t recurrent_sweep(const Sweep&, cudaStream_t);
+
+// dg from rho and kappa (B,T,C), g (B,T,C), X (B,C) or null, in the accumulator's type; carried: whether
+// a state came in. Level 1.
+struct Gate {
+  int64_t B = 0, T = 0, C = 0;
+  const void *rho = nullptr, *kappa = nullptr, *g = nullptr, *X = nullptr;
+  void* dg = nullptr;
+  bool carried = false;
+  Type type = Type::f32;  // f64 or f32
+};
+cudaError_t recurrent_gate(const Gate&, cudaStream_t);
+
+// Level 2: chunks of 64 tokens on the tensor cores of sm_90a, bf16, R <= 128, decay none or per head.
+// Inside a chunk, G_t = g_1 + .. + g_t and M_ts = exp(G_t - G_s):
+//   y_t  = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s      S' = e^{G_C} S + sum_s e^{G_C-G_s} k_s^T v_s
+//   in reverse e^{G_C-G_t}, s >= t, M_st                      and e^{G_s}
+// What it leaves for the gradient of g, per block of 64 columns (n of them), fp32:
+struct Crossing {
+  // (n,B,H,T): x_t . (part of y_t from the state): rho or kappa
+  float* flow = nullptr;
+  // (n,B,H,T), dq alone: sum_{t>i} E_ti - sum_{s<i} E_is, E_ts = x_t.v_s P_ts
+  float* inner = nullptr;
+  // (B,H,anchors,n,R,64): the state that enters, in the sweep's direction, every kAnchor-th chunk and the last
+  float* state = nullptr;
+};
+constexpr int kChunk = 64, kAnchor = 8;
+
+cudaError_t chunked_forward(const Sweep&, cudaStream_t);
+// The three sweeps of the gradient, in one launch. Crossings are filled where there is a decay.
+struct Gradient {
+  Sweep dq, dk, dv;
+  Crossing rho, kappa;  // of dq, of dk
+};
+cudaError_t chunked_backward(const Gradient&, cudaStream_t);
+
+// dg (B,T,groups) from the crossings of dq and dk; the group's query heads are summed.
+struct ChunkedGate {
+  int64_t B = 0, T = 0, H = 0;
+  int group = 1, blocks = 0, rows = 0;  // blocks of 64 columns; padded rows of the state
+  float scale = 1;
+  bool carried = false;  // a state came in
+  Crossing rho, kappa;
+  Rows g;                    // fp32
+  int64_t anchors = 0;       // (chunks - 1) / kAnchor + 1
+  float* product = nullptr;  // (B,H,anchors) scratch: <Z, S>
+  float* dg = nullptr;       // (B,T,H/group)
+};
+cudaError_t chunked_gate(const ChunkedGate&, cudaStream_t);
+
+}  // namespace horner::cuda

@@ -1,0 +1,10 @@
+// The kernels of `linear`: chunked on the tensor cores of sm_90a, and recurrent, its oracle, anywhere.
+#pragma once
+
+#include "ops/kernel.h"
+
+namespace horner {
+
+std::vector<Kernel> linear_kernels();
+
+}  // namespace horner

@@ -1,0 +1,277 @@
+// The kernels of `linear` against fp64: their error is at most twice that of the plain version in the same
+// precision, for o, the final state and every gradient.
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+
+#include "core/device.h"
+#include "ops/chunks.h"
+#include "ops/contract.h"
+
+namespace horner {
+namespace {
+
+struct Values {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+};
+
+struct Setting {
+  Dims dims;
+  std::string gate = "none";  // none, head, key
+  double decay = 0;           // 0: sampled
+  bool state = false;         // an initial state, and a gradient of the final one
+  at::ScalarType type = at::kBFloat16;
+  std::string form = "chunked kernel";
+  double scale = 1;
+};
+
+void PrintTo(const Setting& s, std::ostream* out) {
+  *out << fmt::format(
+      "{}, {}, B{} T{} H{} G{} K{} V{}, decay {} {}, {}",
+      s.form,
+      c10::toString(s.type),
+      s.dims.B,
+      s.dims.T,
+      s.dims.H,
+      s.dims.G,
+      s.dims.K,
+      s.dims.V,
+      s.gate,
+      s.decay,
+      s.state ? "with states" : "no states"
+  );
+}
+
+struct Problem {
+  Inputs in;
+  at::Tensor S0, w, wS;  // initial state; the loss is <o, w> + <S_T, wS>
+};
+
+at::Tensor low(const at::Tensor& x) { return x.to(at::kBFloat16).to(at::kFloat); }
+
+// The chunked formula in bf16 with fp32 sums, unfused: every operand of a product is rounded, and so is its
+// gradient on the way back.
+Result unfused(const Inputs& in, const State& state, const Options& options) {
+  const int64_t C = 64;
+  const Operands x = operands(in);
+  const at::Tensor q = to_chunks(x.q * *options.scale, C), k = to_chunks(x.k, C),
+                   v = to_chunks(x.v, C);
+  const at::Tensor g = x.g.defined() ? to_chunks(x.g, C) : at::zeros_like(k.narrow(-1, 0, 1));
+  const at::Tensor P = low(decayed_products(low(q), low(k), g));
+  const at::Tensor inside = at::matmul(P, low(v));
+  const at::Tensor writes =
+      at::matmul(low(k * until_end(g).exp()).transpose(-1, -2), low(v));  // (B,G,1,n,K,V)
+  const at::Tensor kept = g.sum(-2).exp().unsqueeze(-1), read = since_start(g).exp();
+  at::Tensor S = state.empty() ? at::zeros_like(writes.select(3, 0)) : state.parts[0].unsqueeze(2);
+  std::vector<at::Tensor> y;
+  for (int64_t i = 0; i < writes.size(3); ++i) {
+    y.push_back(at::matmul(low(q.select(3, i)), low(S)) * read.select(3, i));
+    S = kept.select(3, i) * S + writes.select(3, i);
+  }
+  Result result;
+  result.o = to_output(from_chunks(inside + at::stack(y, 3), x.v.size(-2)), in);
+  result.state.parts = {S.squeeze(2)};
+  return result;
+}
+
+// o, the final state and all gradients, by the given form in the given precision.
+Values evaluate(const Setting& s, const Problem& p, at::ScalarType type, std::string form) {
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  Inputs in = p.in;
+  std::vector<at::Tensor> leaves;
+  Values all;
+  for (const Input& input : find_op("linear").inputs) {
+    at::Tensor& x = in.*input.tensor;
+    if (!x.defined()) continue;
+    x = x.to(input.name == "g" ? wide : type).detach().requires_grad_(true);
+    leaves.push_back(x);
+    all.names.push_back(fmt::format("d{}", input.name));
+  }
+  State state;
+  if (s.state) {
+    state.parts = {p.S0.to(wide).detach().requires_grad_(true)};
+    leaves.push_back(state.parts[0]);
+    all.names.emplace_back("dS0");
+  }
+  Options o;
+  o.form = form;
+  o.final_state = true;
+  o.scale = s.scale;
+  const Result y = form == "unfused" ? unfused(in, state, o) : run(find_op("linear"), in, state, o);
+  EXPECT_TRUE(!form.ends_with("kernel") || y.form == form) << y.form;
+  std::vector<at::Tensor> outputs = {y.o}, grads = {p.w.to(type)};
+  if (s.state) {
+    outputs.push_back(y.state.parts[0]);
+    grads.push_back(p.wS.to(wide));
+  }
+  all.tensors = torch::autograd::grad(outputs, leaves, grads);
+  all.names.insert(all.names.end(), {"o", "S"});
+  all.tensors.insert(all.tensors.end(), {y.o.detach(), y.state.parts[0].detach()});
+  return all;
+}
+
+Problem sample(const Setting& s) {
+  const at::Device gpu(at::kCUDA, 0);
+  Variant variant;
+  variant.gate = s.gate;
+  Problem p;
+  p.in = sample_inputs({find_op("linear"), variant, s.dims, gpu, 3}, at::kFloat);
+  const auto rounded = [&](const at::Tensor& x) { return x.to(s.type).to(at::kDouble); };
+  p.in.q = rounded(p.in.q);
+  p.in.k = rounded(p.in.k * 0.3);
+  p.in.v = rounded(p.in.v);
+  if (p.in.g.defined() && s.decay != 0) p.in.g = at::full_like(p.in.g, s.decay);
+  const Dims& d = s.dims;
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(gpu);
+  p.w = rounded(at::randn({d.B, d.T, d.H, d.V}, options));
+  p.S0 = at::randn({d.B, d.G, d.K, d.V}, options);
+  p.wS = at::randn({d.B, d.G, d.K, d.V}, options);
+  return p;
+}
+
+struct Errors {
+  double rms, max;
+};
+Errors errors(const at::Tensor& a, const at::Tensor& exact) {
+  const at::Tensor d = a.to(at::kDouble) - exact;
+  const double norm = exact.norm().item<double>(), top = exact.abs().max().item<double>();
+  return {
+      d.norm().item<double>() / std::max(norm, 1e-300),
+      d.abs().max().item<double>() / std::max(top, 1e-300)};
+}
+
+class LinearKernelCuda : public testing::TestWithParam<Setting> {};
+TEST_P(LinearKernelCuda, ErrsAtMostTwiceAsMuch) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const Setting& s = GetParam();
+  const Problem p = sample(s);
+  const bool tensor_cores = s.form == "chunked kernel";
+  const Values exact = evaluate(s, p, at::kDouble, "chunked");
+  const Values plain = evaluate(s, p, s.type, tensor_cores ? "unfused" : "chunked");
+  const Values kernel = evaluate(s, p, s.type, s.form);
+  for (size_t i = 0; i < exact.names.size(); ++i) {
+    if (exact.tensors[i].abs().max().item<double>() == 0) continue;
+    const Errors base = errors(plain.tensors[i], exact.tensors[i]);
+    const Errors got = errors(kernel.tensors[i], exact.tensors[i]);
+    EXPECT_TRUE(got.rms <= 2 * base.rms + 1e-5 && got.max <= 2 * base.max + 1e-5) << fmt::format(
+        "{}: rms {:.2e} (plain {:.2e}), max {:.2e} (plain {:.2e})",
+        exact.names[i],
+        got.rms,
+        base.rms,
+        got.max,
+        base.max
+    );
+  }
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> list;
+  for (const int64_t T : {1, 63, 64, 65, 127, 1000, 4097}) {
+    const Dims square{.B = 2, .T = T, .H = 4, .G = 4, .K = 128, .V = 128};
+    const Dims grouped{.B = 1, .T = T, .H = 4, .G = 2, .K = 64, .V = 64};
+    list.push_back({square, "none"});
+    list.push_back({square, "head", 0, true});
+    list.push_back({square, "head", -20, true});
+    list.push_back({square, "head", -1e-3});
+    list.push_back({grouped, "none", 0, true});
+    list.push_back({grouped, "head", 0, true});
+    list.push_back({grouped, "head"});
+  }
+  list.push_back({{.B = 1, .T = 300, .H = 6, .G = 2, .K = 48, .V = 80}, "head", 0, true});
+  list.push_back({{.B = 1, .T = 300, .H = 2, .G = 2, .K = 128, .V = 16}, "head", 0, true});
+  list.push_back(
+      {.dims = {.B = 1, .T = 130, .H = 2, .G = 1, .K = 64, .V = 128},
+       .gate = "head",
+       .state = true,
+       .scale = 0.125}
+  );
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const char* gate : {"none", "head", "key"}) {
+      for (const int64_t T : {1, 65, 1000}) {
+        Setting s{{.B = 2, .T = T, .H = 4, .G = 2, .K = 33, .V = 70}, gate, 0, true, type};
+        s.form = "recurrent kernel";
+        s.scale = 0.5;
+        list.push_back(s);
+        s.state = false;
+        s.decay = -20;
+        if (T == 1000) list.push_back(s);
+      }
+    }
+  }
+  Setting large{{.B = 1, .T = 200, .H = 1, .G = 1, .K = 256, .V = 130}, "key", 0, true, at::kFloat};
+  large.form = "recurrent kernel";
+  list.push_back(large);
+  return list;
+}
+INSTANTIATE_TEST_SUITE_P(Settings, LinearKernelCuda, testing::ValuesIn(settings()));
+
+// A log-decay of -inf forgets everything before it; the values and gradients after it are those of a
+// fresh start.
+TEST(LinearKernelsCuda, ResetIsAFreshStart) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  for (const char* form : {"chunked kernel", "recurrent kernel"}) {
+    Setting s{{.B = 1, .T = 200, .H = 2, .G = 2, .K = 64, .V = 64}, "head"};
+    Problem p = sample(s);
+    p.in.g.narrow(1, 90, 1).fill_(-std::numeric_limits<double>::infinity());
+    const Values got = evaluate(s, p, at::kBFloat16, form);
+    for (const at::Tensor& x : got.tensors) EXPECT_TRUE(at::isfinite(x).all().item<bool>()) << form;
+    Problem after;
+    after.in = tokens(find_op("linear"), p.in, 90, 110);
+    after.in.g = after.in.g.clone();
+    after.in.g.narrow(1, 0, 1).zero_();
+    after.w = p.w.narrow(1, 90, 110);
+    const Values fresh = evaluate(s, after, at::kDouble, "chunked");
+    for (size_t i = 0; i < 5; ++i) {  // dq dk dv dg o
+      const at::Tensor tail = got.tensors[i].narrow(1, 90, 110);
+      EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << form << " " << got.names[i];
+    }
+  }
+}
+
+TEST(LinearKernelsCuda, SameBitsAndAnyStrides) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  Setting s{{.B = 2, .T = 500, .H = 4, .G = 2, .K = 128, .V = 64}, "head", 0, true};
+  for (const char* form : {"chunked kernel", "recurrent kernel"}) {
+    Problem p = sample(s);
+    const Values one = evaluate(s, p, s.type, form);
+    for (const Input& input : {kQ, kK, kV}) {
+      at::Tensor& x = p.in.*input.tensor;
+      x = x.transpose(1, 2).contiguous().transpose(1, 2);  // (B,H,T,K) in memory
+    }
+    const Values two = evaluate(s, p, s.type, form);
+    for (size_t i = 0; i < one.tensors.size(); ++i) {
+      EXPECT_TRUE(at::equal(one.tensors[i], two.tensors[i])) << form << " " << one.names[i];
+    }
+  }
+}
+
+// auto takes the kernel, says so, and a kernel that cannot run is refused with the reason.
+TEST(LinearKernelsCuda, ChosenOrRefused) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  Setting s{{.B = 1, .T = 70, .H = 2, .G = 2, .K = 64, .V = 64}, "head"};
+  Inputs in = sample(s).in;
+  const Op& op = find_op("linear");
+  EXPECT_EQ(run(op, in, {}, {}).form, "recurrent kernel");
+  Options o;
+  o.form = "chunked";
+  EXPECT_EQ(run(op, in, {}, o).form, "chunked");
+  o.form = "chunked kernel";
+  EXPECT_ANY_THROW(run(op, in, {}, o));  // fp64
+  for (at::Tensor* x : {&in.q, &in.k, &in.v}) *x = x->to(at::kBFloat16);
+  EXPECT_EQ(run(op, in, {}, {}).form, "chunked kernel");
+  Inputs packed = in;
+  packed.cu_seqlens = at::tensor({0, 30, 70}, at::kInt).to(in.v.device());
+  const Result both = run(op, packed, {}, {});
+  EXPECT_EQ(both.form, "chunked kernel");
+  Inputs first = in;
+  for (at::Tensor* x : {&first.q, &first.k, &first.v, &first.g}) *x = x->narrow(1, 0, 30);
+  EXPECT_TRUE(at::equal(both.o.narrow(1, 0, 30), run(op, first, {}, {}).o));
+  o = {};
+  o.causal = false;
+  EXPECT_EQ(run(op, in, {}, o).form, "chunked");
+}
+
+}  // namespace
+}  // namespace horner

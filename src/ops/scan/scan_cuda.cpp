@@ -1,0 +1,104 @@
+#include "ops/scan/scan_cuda.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "ops/scan/scan.cuh"
+
+namespace horner {
+namespace {
+
+constexpr std::string_view kForm = "chunked kernel";
+
+cuda::ScanType scan_type(at::ScalarType type) {
+  return type == at::kFloat      ? cuda::ScanType::f32
+         : type == at::kBFloat16 ? cuda::ScanType::bf16
+                                 : cuda::ScanType::f16;
+}
+
+std::string refuses(const Inputs& in, const State&, const Options&) {
+  const at::ScalarType type = in.v.scalar_type();
+  if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf)
+    return c10::str("it computes in fp32, bf16 and fp16, got ", type);
+  if (in.g.is_complex()) return "it is real";
+  if (in.g.dim() != 4) return "its decay is per element, not per head";
+  if (in.v.size(2) * in.v.size(3) % 8 != 0)
+    return fmt::format("H V is a multiple of 8, got {}", in.v.size(2) * in.v.size(3));
+  return "";
+}
+
+// The tensors of a call as the kernels read them, kept alive beside the pointers to them.
+struct Problem {
+  at::Tensor g, v, first;
+  cuda::Scan p;
+  cudaStream_t stream;
+
+  Problem(const Inputs& in, const State& state)
+      : v(in.v.detach().contiguous()),
+        stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
+    const at::ScalarType type = v.scalar_type();
+    g = in.g.detach().to(in.g.scalar_type() == type ? type : at::kFloat).contiguous();
+    if (!state.empty()) first = state.parts[0].detach().to(at::kFloat).contiguous();
+    p.B = v.size(0);
+    p.T = v.size(1);
+    p.C = v.size(2) * v.size(3);
+    p.type = scan_type(type);
+    p.gate = scan_type(g.scalar_type());
+    p.g = g.data_ptr();
+    p.v = v.data_ptr();
+    if (first.defined()) p.first = first.data_ptr<float>();
+  }
+
+  at::Tensor state_like() const {  // (B,H,V)
+    return at::empty({v.size(0), v.size(2), v.size(3)}, v.options().dtype(at::kFloat));
+  }
+};
+
+Result forward(const Inputs& in, const State& state, const Options& options) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  Problem x(in, state);
+  Result y;
+  y.o = at::empty_like(x.v);
+  x.p.h = y.o.data_ptr();
+  if (options.final_state) {
+    y.state.parts = {x.state_like()};
+    x.p.last = y.state.parts[0].data_ptr<float>();
+  }
+  C10_CUDA_CHECK(cuda::scan_forward(x.p, x.stream));
+  y.form = kForm;
+  return y;
+}
+
+std::vector<at::Tensor> backward(
+    const Inputs& in, const State& state, const Options& options, const Result& y, const Result& dy
+) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  Problem x(in, state);
+  const at::Tensor h = (y.o.defined() ? y.o : forward(in, state, options).o).detach().contiguous();
+  const at::Tensor dh = dy.o.defined() ? dy.o.detach().contiguous() : at::zeros_like(x.v);
+  const at::Tensor dv = at::empty_like(x.v), dg = at::empty_like(x.g);
+  at::Tensor dlast, dfirst;
+  if (!dy.state.parts.empty() && dy.state.parts[0].defined()) {
+    dlast = dy.state.parts[0].detach().to(at::kFloat).contiguous();
+    x.p.dlast = dlast.data_ptr<float>();
+  }
+  if (!state.empty()) {
+    dfirst = x.state_like();
+    x.p.dfirst = dfirst.data_ptr<float>();
+  }
+  x.p.h = h.data_ptr();
+  x.p.dh = dh.data_ptr();
+  x.p.dv = dv.data_ptr();
+  x.p.dg = dg.data_ptr();
+  C10_CUDA_CHECK(cuda::scan_backward(x.p, x.stream));
+  std::vector<at::Tensor> all = {dv, dg.to(in.g.scalar_type())};
+  if (!state.empty()) all.push_back(dfirst.to(state.parts[0].scalar_type()));
+  return all;
+}
+
+}  // namespace
+
+std::vector<Kernel> scan_kernels() { return {{kForm, refuses, forward, backward}}; }
+
+}  // namespace horner
