@@ -49,7 +49,7 @@ def test_readme_table() -> None:
 @needs_program
 def test_readme_verify_has_the_rows_of_today() -> None:
     shown = next(block for block in blocks(README, "text") if "property" in block).splitlines()
-    today = run("./horner verify --op scan --device cpu", ROOT).stdout.splitlines()
+    today = run("./horner verify --op delta --device cpu", ROOT).stdout.splitlines()
 
     def properties(lines: list[str]) -> list[str]:
         start = next(i for i, line in enumerate(lines) if line.startswith("---"))

@@ -57,7 +57,7 @@ struct Sweep {
   StateView first, last;
 };
 
-// Level 1: token by token, any R <= 256, N, T >= 1.
+// Level 1: token by token, any R <= 256 (fp64: 128), N, T >= 1.
 cudaError_t recurrent_sweep(const Sweep&, cudaStream_t);
 
 // dg from rho and kappa (B,T,C), g (B,T,C), X (B,C) or null, in the accumulator's type; carried: whether

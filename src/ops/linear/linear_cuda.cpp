@@ -26,7 +26,10 @@ std::string refuses_any(const Inputs& in, const Options& options) {
 
 std::string refuses_recurrent(const Inputs& in, const State&, const Options& options) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
-  if (K > 256 || V > 256) return fmt::format("K and V are at most 256, got {} and {}", K, V);
+  const int64_t most = in.v.scalar_type() == at::kDouble ? 128 : 256;  // registers of a block
+  if (K > most || V > most) {
+    return fmt::format("K and V are at most {}, got {} and {}", most, K, V);
+  }
   return refuses_any(in, options);
 }
 
