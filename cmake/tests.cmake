@@ -51,7 +51,7 @@ if(HORNER_SANITIZE)
   list(APPEND environment
     "LD_PRELOAD=${preload}" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1)
 endif()
-set_tests_properties(python PROPERTIES LABELS python TIMEOUT 900 ENVIRONMENT "${environment}")
+set_tests_properties(python PROPERTIES LABELS python TIMEOUT 2400 ENVIRONMENT "${environment}")
 
 # Debian has google-benchmark as a shared library only; it goes beside the program, which then runs
 # on another machine too.
