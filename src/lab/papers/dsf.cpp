@@ -1,0 +1,84 @@
+#include "lab/papers/papers.h"
+
+namespace horner {
+namespace {
+
+std::vector<Arm> state(Scale scale) {
+  std::vector<Arm> arms = {{"softmax", recall(scale, "softmax:heads=1,position.kind=none")}};
+  for (const int K : {8, 32, 128}) {
+    arms.push_back(
+        {fmt::format("norm attention K={}", K),
+         recall(scale, fmt::format("norm_attention:heads=1,key={}", K))}
+    );
+  }
+  return arms;
+}
+
+std::vector<Arm> families(Scale scale) {
+  return {
+      {"softmax", recall(scale, "softmax:heads=1,position.kind=none")},
+      {"SSD", recall(scale, "mamba2:state=64,head=64,expand=1")},
+      {"norm attention", recall(scale, "norm_attention:heads=1,key=64")},
+      {"linear attention", recall(scale, "linear:heads=1")}};
+}
+
+std::vector<Arm> normalisers(Scale scale) {
+  return {
+      {"exp", recall(scale, "norm_attention:normaliser=exp,key=64")},
+      {"softplus", recall(scale, "norm_attention:normaliser=softplus,key=64")},
+      {"sigmoid", recall(scale, "norm_attention:normaliser=sigmoid,key=64")}};
+}
+
+std::vector<Arm> transitions(Scale scale) {
+  return {
+      {"qLSTM", recall(scale, "qlstm:transition=plain", 64, 4)},
+      {"reversed sigmoid", recall(scale, "qlstm:transition=reversed", 64, 4)}};
+}
+
+}  // namespace
+
+Paper dsf_paper() {
+  using E = Expectation;
+  return {
+      "dsf",
+      "2405.15731",
+      "Understanding the differences in foundation models: attention, SSMs and RNNs in one form",
+      {
+          {"state",
+           "Softmax recalls perfectly; attention with a finite state approaches it as the state "
+           "grows",
+           "MQAR, a causal convolution before the mixer",
+           "test/accuracy",
+           {{E::reaches, "softmax", "", 0.95},
+            {E::above, "norm attention K=32", "norm attention K=8"},
+            {E::above, "norm attention K=128", "norm attention K=32"}},
+           3,
+           state},
+          {"families",
+           "At an equal state: softmax > SSD > linear attention, and a learned normaliser brings "
+           "linear attention much of the way",
+           "MQAR, one head, K = 64",
+           "test/accuracy",
+           {{E::above, "softmax", "SSD"},
+            {E::above, "SSD", "linear attention"},
+            {E::above, "norm attention", "linear attention"}},
+           3,
+           families},
+          {"normalisers",
+           "The exponential, softplus and sigmoid normalisers do about equally well",
+           "MQAR, norm attention, K = 64",
+           "test/accuracy",
+           {{E::near, "softplus", "exp", 0.1}, {E::near, "sigmoid", "exp", 0.1}},
+           3,
+           normalisers},
+          {"transition",
+           "The transition of S6 (a reversed sigmoid) makes the plain gated RNN recall better",
+           "MQAR T=64, 4 pairs",
+           "test/accuracy",
+           {{E::above, "reversed sigmoid", "qLSTM"}},
+           3,
+           transitions},
+      }};
+}
+
+}  // namespace horner

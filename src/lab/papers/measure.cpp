@@ -1,0 +1,67 @@
+#include "lab/papers/papers.h"
+#include "lab/theory.h"
+
+namespace horner {
+namespace {
+
+// One part of `horner theory`: its claims, each with the band in which the paper puts the number.
+void part(const std::string& name, Scale scale, Finding& finding) {
+  theory::Options options;
+  if (scale == Scale::gpu) options.repeats *= 4;
+  static std::map<Scale, theory::Report> studies;  // one study serves every part
+  if (!studies.contains(scale)) studies[scale] = theory::study(options, [](auto&&...) {});
+  for (const theory::Claim& claim : studies[scale].claims) {
+    if (claim.part != name) continue;
+    finding.rows.push_back({claim.statement, {claim.measured.value}, true});
+    const std::string verdict = claim.verdict();
+    finding.judgements.push_back(
+        {fmt::format("{}: in [{:.4g}, {:.4g}]", claim.statement, claim.least, claim.most),
+         {claim.measured.value, claim.measured.low, claim.measured.high},
+         verdict == words(Verdict::holds)           ? Verdict::holds
+         : verdict == words(Verdict::does_not_hold) ? Verdict::does_not_hold
+                                                    : Verdict::not_shown}
+    );
+  }
+}
+
+}  // namespace
+
+Paper measure_paper() {
+  const auto claim = [](std::string name, std::string says, auto measure) {
+    return Claim{
+        std::move(name),
+        std::move(says),
+        "closed forms, `horner theory`",
+        "value",
+        {},
+        1,
+        nullptr,
+        measure};
+  };
+  return {
+      "measure",
+      "2512.11784",
+      "Softmax as linear attention in the large-prompt regime",
+      {
+          claim(
+              "concentration",
+              "Outputs and gradients of softmax approach their linear limit as 1/sqrt(L), with a "
+              "known "
+              "constant",
+              [](Scale s, int64_t, Finding& f) { part("concentration", s, f); }
+          ),
+          claim(
+              "regression",
+              "The risk of in-context linear regression has a closed form in the limit",
+              [](Scale s, int64_t, Finding& f) { part("regression", s, f); }
+          ),
+          claim(
+              "dynamics",
+              "Gradient descent of softmax at length L follows the linear flow, the closer the "
+              "longer",
+              [](Scale s, int64_t, Finding& f) { part("dynamics", s, f); }
+          ),
+      }};
+}
+
+}  // namespace horner

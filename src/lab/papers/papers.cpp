@@ -1,0 +1,97 @@
+#include "lab/papers/papers.h"
+
+#include "core/check.h"
+#include "core/nearest.h"
+
+namespace horner {
+
+TrainOptions recall(Scale scale, const std::string& mixer, int64_t T, int64_t pairs) {
+  const bool gpu = scale == Scale::gpu;
+  TrainOptions o;
+  o.task = fmt::format("mqar:T={},pairs={},vocabulary={}", T, pairs, gpu ? 8192 : 2 * T);
+  o.model.pattern = {"conv", mixer};
+  o.model.layers = 2;
+  o.model.D = gpu ? 128 : 64;
+  o.model.mlp = "none";
+  o.optim.lr = gpu ? 2e-3 : 5e-3;
+  o.schedule.steps = gpu ? 3000 : 800;
+  o.train.batch = gpu ? 256 : 64;
+  o.eval.every = o.schedule.steps / 4;
+  return o;
+}
+
+TrainOptions language(Scale scale, const std::vector<std::string>& pattern) {
+  const bool gpu = scale == Scale::gpu;
+  TrainOptions o;
+  o.task = fmt::format("byte:T={}", gpu ? 512 : 128);
+  o.model.pattern = pattern;
+  o.model.layers = gpu ? 6 : 2;
+  o.model.D = gpu ? 384 : 64;
+  o.optim.lr = gpu ? 1e-3 : 3e-3;
+  o.schedule.steps = gpu ? 1500 : 600;
+  o.schedule.warmup = o.schedule.steps / 20;
+  o.schedule.final_lr = 0.1;
+  o.train.batch = gpu ? 32 : 16;
+  o.eval.every = 0;
+  o.eval.examples = 400;
+  return o;
+}
+
+TrainOptions classify(Scale scale, const std::string& task, const std::string& mixer) {
+  const bool gpu = scale == Scale::gpu;
+  TrainOptions o;
+  o.task = task;
+  o.model.pattern = {mixer};
+  o.model.layers = gpu ? 4 : 2;
+  o.model.D = gpu ? 128 : 64;
+  o.optim.lr = 1e-3;
+  o.optim.weight_decay = 0.05;
+  o.schedule.steps = gpu ? 4000 : 600;
+  o.schedule.warmup = o.schedule.steps / 20;
+  o.train.batch = gpu ? 128 : 32;
+  o.eval.every = 0;
+  o.eval.examples = gpu ? 0 : 2000;
+  return o;
+}
+
+TrainOptions track(Scale scale, const std::string& task, const std::string& mixer, int64_t longer) {
+  TrainOptions o;
+  o.task = task;
+  o.model.pattern = {mixer};
+  o.model.layers = 1;
+  o.model.D = 64;
+  o.optim.lr = 2e-3;
+  o.optim.weight_decay = 0;
+  o.schedule.steps = scale == Scale::gpu ? 6000 : 1500;
+  o.schedule.warmup = o.schedule.steps / 20;
+  o.train.batch = scale == Scale::gpu ? 256 : 64;
+  o.eval.every = o.schedule.steps / 4;
+  o.eval.lengths = {longer};
+  return o;
+}
+
+const std::vector<Paper>& papers() {
+  static const std::vector<Paper> list = {
+      taylor_paper(),
+      dsf_paper(),
+      inline_paper(),
+      metala_paper(),
+      luna_paper(),
+      swax_paper(),
+      selective_rope_paper(),
+      two_mamba_paper(),
+      measure_paper(),
+  };
+  return list;
+}
+
+const Paper& find_paper(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Paper& paper : papers()) {
+    if (paper.name == name) return paper;
+    names.push_back(paper.name);
+  }
+  throw UsageError("{}", unknown("paper", name, names));
+}
+
+}  // namespace horner

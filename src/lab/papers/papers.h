@@ -1,0 +1,27 @@
+// Settings that the papers' experiments share. Only the mixer differs between the arms of a claim.
+#pragma once
+
+#include "lab/reproduce.h"
+
+namespace horner {
+
+// Multi-query recall of `pairs` pairs in T tokens: a causal convolution, then the mixer.
+TrainOptions recall(Scale scale, const std::string& mixer, int64_t T = 128, int64_t pairs = 24);
+// Language modelling on the bytes of the text that this machine has.
+TrainOptions language(Scale scale, const std::vector<std::string>& pattern);
+// A classifier of whole sequences, mean over tokens.
+TrainOptions classify(Scale scale, const std::string& task, const std::string& mixer);
+// A task of exact answers at every position, one layer, no mlp, longer in the test than in training.
+TrainOptions track(Scale scale, const std::string& task, const std::string& mixer, int64_t longer);
+
+Paper taylor_paper();
+Paper dsf_paper();
+Paper inline_paper();
+Paper metala_paper();
+Paper luna_paper();
+Paper swax_paper();
+Paper selective_rope_paper();
+Paper two_mamba_paper();
+Paper measure_paper();
+
+}  // namespace horner

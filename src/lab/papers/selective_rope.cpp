@@ -1,0 +1,90 @@
+#include "lab/papers/papers.h"
+
+namespace horner {
+namespace {
+
+std::vector<Arm> positions(
+    const std::string& mixer, const std::function<TrainOptions(const std::string&)>& options
+) {
+  std::vector<Arm> arms;
+  for (const auto& [label, kind] :
+       {std::pair{"none", "none"}, {"RoPE", "rope"}, {"selective", "selective_rope"}}) {
+    const char* join = mixer.find(':') == std::string::npos ? ":" : ",";
+    arms.push_back({label, options(fmt::format("{}{}position.kind={}", mixer, join, kind))});
+  }
+  return arms;
+}
+
+std::vector<Arm> copying(Scale scale) {
+  return positions("gla", [&](const std::string& mixer) {
+    TrainOptions o = track(scale, "copy:M=16,G=4,A=28", mixer, 64);
+    o.model.layers = 2;
+    o.model.mlp = "swiglu";
+    return o;
+  });
+}
+
+std::vector<Arm> mqar(Scale scale) {
+  return positions("gla", [&](const std::string& mixer) { return recall(scale, mixer, 128, 16); });
+}
+
+std::vector<Arm> swaps(Scale scale) {
+  return positions("gla", [&](const std::string& mixer) {
+    return track(scale, "group:group=Z2,k=32", mixer, 128);
+  });
+}
+
+std::vector<Arm> text(Scale scale) {
+  auto arms = positions("gla", [&](const std::string& mixer) { return language(scale, {mixer}); });
+  for (Arm& arm : arms) arm.label = "gla " + arm.label;
+  auto more = positions("softmax", [&](const std::string& m) { return language(scale, {m}); });
+  for (Arm& arm : more) arms.push_back({"softmax " + arm.label, arm.options});
+  return arms;
+}
+
+}  // namespace
+
+Paper selective_rope_paper() {
+  using E = Expectation;
+  return {
+      "selective-rope",
+      "2511.17388",
+      "Selective rotary position embedding",
+      {
+          {"recall",
+           "On MQAR selective rotation beats RoPE, which beats no position (GLA)",
+           "MQAR T=128, 16 pairs, a causal convolution before GLA",
+           "test/accuracy",
+           {{E::above, "selective", "RoPE"}, {E::above, "RoPE", "none"}},
+           3,
+           mqar},
+          {"state tracking",
+           "One layer of GLA with selective rotation learns to swap (S2 = Z2) and extrapolates; "
+           "without position and with RoPE it fails at the training length",
+           "running products in Z2, trained on 32 steps, tested on 128",
+           "128/accuracy",
+           {{E::reaches, "selective", "", 0.9},
+            {E::under, "RoPE", "", 0.7},
+            {E::under, "none", "", 0.7}},
+           3,
+           swaps},
+          {"copying",
+           "With selective rotation a copy learned on short strings extends to longer ones; with "
+           "RoPE not",
+           "copy of 16 tokens in training, of more in the test, GLA",
+           "64/accuracy",
+           {{E::above, "selective", "RoPE"}, {E::above, "selective", "none"}},
+           3,
+           copying},
+          {"text",
+           "In language modelling selective rotation is at least as good as RoPE",
+           "bytes of text",
+           "test/loss",
+           {{E::above, "gla selective", "gla RoPE"},
+            {E::above, "softmax selective", "softmax none"}},
+           3,
+           text},
+      }};
+}
+
+}  // namespace horner

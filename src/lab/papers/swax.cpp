@@ -1,0 +1,66 @@
+#include "lab/papers/papers.h"
+
+namespace horner {
+namespace {
+
+constexpr int64_t kShort = 8, kLong = 64;
+
+TrainOptions hybrid(TrainOptions o, int64_t window, bool stochastic) {
+  o.model.pattern = {fmt::format("window:window={}", window), "mlstm"};
+  o.train.stochastic_window = stochastic;
+  o.train.window.short_window = kShort;
+  o.train.window.long_window = kLong;
+  return o;
+}
+
+std::vector<Arm> with_windows(const TrainOptions& base) {
+  TrainOptions pure = base;
+  pure.model.pattern = {"mlstm"};
+  return {
+      {"short window", hybrid(base, kShort, false)},
+      {"long window", hybrid(base, kLong, false)},
+      {"stochastic", hybrid(base, kLong, true)},
+      {"pure mLSTM", pure}};
+}
+
+std::vector<Arm> needles(Scale scale) {
+  TrainOptions o = track(scale, "needle:T=64,m=1", "mlstm", 256);
+  o.model.layers = 2;
+  o.model.D = scale == Scale::gpu ? 128 : 64;
+  o.model.mlp = "swiglu";
+  return with_windows(o);
+}
+
+std::vector<Arm> text(Scale scale) { return with_windows(language(scale, {"mlstm"})); }
+
+}  // namespace
+
+Paper swax_paper() {
+  using E = Expectation;
+  return {
+      "swax",
+      "2509.24552",
+      "Short windows help long-term memory: sliding windows, xLSTM and stochastic windows",
+      {
+          {"text",
+           "Loss: stochastic < long window < short window < pure mLSTM",
+           "bytes of text, windows 8 and 64",
+           "test/loss",
+           {{E::above, "long window", "short window"},
+            {E::above, "short window", "pure mLSTM"},
+            {E::above, "stochastic", "long window"}},
+           3,
+           text},
+          {"needle",
+           "Far beyond the window a short window recalls better than a long one, and a stochastic "
+           "one "
+           "as well as the short",
+           "needle at 64 tokens in training, 256 in the test, windows 8 and 64",
+           "256/accuracy",
+           {{E::above, "short window", "long window"}, {E::above, "stochastic", "long window"}},
+           3,
+           needles},
+      }};
+}
+
+}  // namespace horner

@@ -1,0 +1,123 @@
+// A paper's claims as experiments: what it says, our setting, what we measured, whether it holds.
+//
+//   arm          a model trained on every seed, or numbers that need no training
+//   expectation  a statement about one arm or two: "softmax beats linear", "order 8 is near softmax"
+//   verdict      holds          the 95 % interval over seeds lies on the claimed side
+//                does not hold  it lies on the other side
+//                not shown      it covers both
+//
+// A claim holds when all its expectations do, and does not when one does not. Two scales, cpu and
+// gpu, ask the same question of a small and of a larger model.
+#pragma once
+
+#include "lab/statistics.h"
+#include "train/train.h"
+
+namespace horner {
+
+enum class Scale { cpu, gpu };
+enum class Verdict { holds, not_shown, does_not_hold };
+std::string_view words(Verdict);
+
+struct Arm {
+  std::string label;
+  TrainOptions options;
+};
+
+// Higher scores are better; a loss is counted negatively.
+struct Expectation {
+  enum Kind {
+    above,    // a - b > margin
+    near,     // |a - b| < margin
+    reaches,  // a > margin
+    under,    // a < margin
+  };
+  Kind kind;
+  std::string a, b;  // labels of arms; b: of above and near
+  double margin = 0;
+};
+
+struct ArmScores {
+  std::string arm;
+  std::vector<double> scores;  // one per seed
+  bool exact = false;          // one score, computed without chance
+  double parameters = 0, state_bytes = 0, seconds = 0;
+  std::string failure;  // why it has no scores
+};
+
+struct Finding;
+
+struct Claim {
+  std::string name;     // a word: "orders"
+  std::string says;     // what the paper says
+  std::string setting;  // ours, in words
+  std::string score;    // "test/accuracy", "test/loss", "512/accuracy": tested at that length
+  std::vector<Expectation> expects;
+  int64_t seeds = 3;
+  std::vector<Arm> (*arms)(Scale) = nullptr;                          // trained, or else
+  void (*measure)(Scale, int64_t seeds, Finding& finding) = nullptr;  // computed: rows, judgements
+};
+
+struct Paper {
+  std::string name, arxiv, title;
+  std::vector<Claim> claims;
+};
+
+// THE list, in papers.cpp.
+const std::vector<Paper>& papers();
+const Paper& find_paper(std::string_view name);
+
+struct Judgement {
+  std::string text;  // "softmax - linear > 0"
+  Interval value;
+  Verdict verdict;
+};
+
+struct Finding {
+  std::string claim, says, setting, score;
+  std::vector<ArmScores> rows;
+  std::vector<Judgement> judgements;
+  Verdict verdict = Verdict::not_shown;
+  double seconds = 0;
+};
+
+struct ReproduceOptions {
+  std::string scale = "cpu";
+  std::vector<std::string> claim;
+  int64_t seeds = 0;
+  int64_t steps = 0;
+  std::string device = "auto";
+  std::string runs = "runs/reproduce";
+  std::string out;
+  int64_t jobs = 1;
+
+  template <class Visitor>
+  void visit(Visitor&& visit) {
+    visit("scale", scale, "small models on a CPU, or larger ones on a GPU", {"cpu", "gpu"});
+    visit("claim", claim, "claims to test; empty: all of the paper");
+    visit("seeds", seeds, "paired seeds; 0: as the claim says");
+    visit("steps", steps, "optimiser steps of every run; 0: as the claim says");
+    visit("device", device, "auto: cpu or cuda as the scale says, cpu, cuda or cuda:N");
+    visit("runs", runs, "folder of the runs; finished ones are not run again");
+    visit("out", out, "folder that PAPER.json, PAPER.md and PAPER.svg are written to");
+    visit("jobs", jobs, "runs at the same time");
+  }
+};
+
+struct Reproduction {
+  const Paper* paper;
+  ReproduceOptions options;
+  std::string device, commit, date;
+  std::vector<Finding> findings;
+  Json json() const;
+};
+
+using ReproduceTell = std::function<
+    void(size_t done, size_t total, const std::string& claim, const std::string& what)>;
+Reproduction reproduce(const Paper&, const ReproduceOptions&, const ReproduceTell& tell);
+
+// Whether rows show what was expected.
+Judgement judge(const Expectation&, const std::vector<ArmScores>& rows);
+Verdict overall(const std::vector<Judgement>&);
+
+}  // namespace horner

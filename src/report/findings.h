@@ -1,0 +1,14 @@
+// What `reproduce` found, as text, Markdown and a picture per claim.
+#pragma once
+
+#include "lab/reproduce.h"
+#include "report/svg.h"
+
+namespace horner {
+
+std::string text(const Reproduction&);      // for a terminal
+std::string markdown(const Reproduction&);  // for docs/results
+std::string picture(const Reproduction&);   // SVG: every arm with its interval
+std::string page(const Reproduction&, const std::string& command);  // HTML
+
+}  // namespace horner
