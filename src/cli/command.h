@@ -16,6 +16,7 @@ struct Command {
 
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
+std::function<int()> declare_reproduce(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
 
 // THE list of commands.
@@ -23,6 +24,7 @@ inline const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"list", "the ops and mixers: equation, paper, settings, state size", declare_list},
       {"explain", "one mixer: equation, parameters, state, transition, map", declare_explain},
+      {"reproduce", "a paper's claims as experiments, and whether they hold", declare_reproduce},
       {"verify",
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},

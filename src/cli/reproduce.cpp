@@ -5,6 +5,7 @@
 #include "cli/flags.h"
 #include "core/file.h"
 #include "report/findings.h"
+#include "report/origin.h"
 #include "report/progress.h"
 
 namespace horner {
@@ -42,7 +43,7 @@ std::function<int()> declare_reproduce(CLI::App& app) {
     }
     const Paper& chosen = find_paper(*paper);
     std::optional<Progress> progress;
-    const Reproduction r = reproduce(
+    Reproduction r = reproduce(
         chosen,
         *options,
         [&](size_t done, size_t total, const std::string& claim, const std::string& what) {
@@ -51,6 +52,7 @@ std::function<int()> declare_reproduce(CLI::App& app) {
         }
     );
     progress.reset();
+    r.date = now();
     if (!options->out.empty()) write(r, options->out);
     fmt::print("{}\n", *json ? r.json().dump(2) : text(r));
     return 0;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/commit.h"
 #include "core/device.h"
 #include "core/nearest.h"
 #include "lab/runs.h"
@@ -31,6 +32,10 @@ const ArmScores& row_of(const std::vector<ArmScores>& rows, const std::string& a
   throw UsageError("[reproduce] an expectation names the arm {}, which there is not", arm);
 }
 
+std::string device_of(const ReproduceOptions& o) {
+  return o.device == "auto" ? (o.scale == "gpu" ? "cuda" : "cpu") : o.device;
+}
+
 TrainOptions settled(const Arm& arm, const Claim& claim, const ReproduceOptions& o, int64_t seed) {
   TrainOptions options = arm.options;
   options.seed = seed;
@@ -39,7 +44,7 @@ TrainOptions settled(const Arm& arm, const Claim& claim, const ReproduceOptions&
   for (char& c : options.name) {
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-') c = '_';
   }
-  options.device = o.device == "auto" ? (o.scale == "gpu" ? "cuda" : "cpu") : o.device;
+  options.device = device_of(o);
   if (o.steps > 0) options.schedule.steps = o.steps;
   options.log.tensorboard = false;
   options.checkpoint.keep = 1;
@@ -69,7 +74,7 @@ void train_arms(
     Scale scale,
     int64_t seeds,
     Finding& finding,
-    const std::function<void(const std::string&, bool)>& tell
+    const RunsTell& tell
 ) {
   std::vector<TrainOptions> runs;
   for (int64_t seed = 0; seed < seeds; ++seed) {
@@ -78,10 +83,7 @@ void train_arms(
       runs.push_back(settled(arm, claim, o, seed));
     }
   }
-  const auto outcomes =
-      run_all(runs, o.jobs, [&](size_t run, const std::string& what, bool finished) {
-        tell(fmt::format("{} {}", runs[run].name, what), finished);
-      });
+  const auto outcomes = run_all(runs, o.jobs, tell);
   const size_t arms = finding.rows.size();
   for (size_t i = 0; i < outcomes.size(); ++i) {  // seed by seed, arm by arm
     ArmScores& row = finding.rows[i % arms];
@@ -126,8 +128,8 @@ Judgement judge(const Expectation& e, const std::vector<ArmScores>& rows) {
   judged.text = fmt::format(fmt::runtime(kForms[e.kind]), e.a, two ? e.b : "", e.margin);
   judged.verdict = Verdict::not_shown;
   if (!failure.empty() || value.empty()) return judged;
-  judged.value = a.exact ? Interval{value[0], value[0], value[0]} : t_interval(value);
-  const double low = judged.value.low, high = judged.value.high, m = e.margin;
+  judged.value = a.exact ? Interval{value[0], 0, 1} : t_interval(value);
+  const double low = judged.value.low(), high = judged.value.high(), m = e.margin;
   bool yes = false, no = false;
   switch (e.kind) {
     case Expectation::above:
@@ -160,34 +162,43 @@ Verdict overall(const std::vector<Judgement>& judgements) {
 Reproduction reproduce(const Paper& paper, const ReproduceOptions& o, const ReproduceTell& tell) {
   HORNER_CHECK(
       o.seeds >= 0 && o.steps >= 0 && o.jobs >= 1,
-      "[reproduce] seeds and steps must be at least 0, jobs at least 1"
+      "[reproduce] seeds and steps must be at least 0 and jobs at least 1, got {}, {} and {}",
+      o.seeds,
+      o.steps,
+      o.jobs
   );
   const Scale scale = o.scale == "gpu" ? Scale::gpu : Scale::cpu;
   const auto claims = chosen(paper, o.claim);
-  Reproduction all{&paper, o, "", "", "", {}};
+  const auto seeds_of = [&](const Claim& c) { return o.seeds > 0 ? o.seeds : c.seeds; };
+  Reproduction all{&paper, o, describe_device(find_device(device_of(o))), commit(), "", {}};
   size_t done = 0, total = 0;
-  for (const Claim* claim : claims) {
-    total += claim->arms == nullptr
-                 ? 1
-                 : claim->arms(scale).size() * size_t(o.seeds > 0 ? o.seeds : claim->seeds);
+  for (const Claim* c : claims) {
+    total += c->arms == nullptr ? 1 : c->arms(scale).size() * size_t(seeds_of(*c));
   }
-  for (const Claim* claim : claims) {
+  for (const Claim* c : claims) {
     const auto start = std::chrono::steady_clock::now();
-    const int64_t seeds = o.seeds > 0 ? o.seeds : claim->seeds;
-    Finding finding{claim->name, claim->says, claim->setting, claim->score};
-    if (claim->arms == nullptr) {
-      tell(done++, total, claim->name, "computing");
-      claim->measure(scale, seeds, finding);
+    Finding finding{c->name, c->says, c->setting, c->score};
+    tell(done, total, c->name, "");
+    if (c->arms == nullptr) {
+      c->measure(scale, seeds_of(*c), finding);
+      ++done;
     } else {
-      train_arms(*claim, o, scale, seeds, finding, [&](const std::string& what, bool finished) {
-        tell(done += finished ? 1 : 0, total, claim->name, what);
-      });
+      train_arms(
+          *c,
+          o,
+          scale,
+          seeds_of(*c),
+          finding,
+          [&](size_t finished, const std::string& what) {
+            tell(done + finished, total, c->name, what);
+          }
+      );
+      done += finding.rows.size() * size_t(seeds_of(*c));
     }
-    for (const Expectation& e : claim->expects)
-      finding.judgements.push_back(judge(e, finding.rows));
+    for (const Expectation& e : c->expects) finding.judgements.push_back(judge(e, finding.rows));
     finding.verdict = overall(finding.judgements);
-    finding.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto took = std::chrono::steady_clock::now() - start;
+    finding.seconds = std::chrono::duration<double>(took).count();
     all.findings.push_back(std::move(finding));
   }
   return all;
@@ -211,8 +222,8 @@ Json Reproduction::json() const {
       judged.push_back(
           {{"expects", j.text},
            {"mean", j.value.mean},
-           {"low", j.value.low},
-           {"high", j.value.high},
+           {"low", j.value.low()},
+           {"high", j.value.high()},
            {"verdict", words(j.verdict)}}
       );
     }

@@ -13,8 +13,7 @@ bool is_loss(const Finding& f) { return f.score.ends_with("loss"); }
 std::string number(double x) { return std::isfinite(x) ? fmt::format("{:.4g}", x) : "?"; }
 
 std::string with_interval(const Interval& i) {
-  if (i.low == i.high) return number(i.mean);
-  return fmt::format("{} [{}, {}]", number(i.mean), number(i.low), number(i.high));
+  return i.half == 0 ? number(i.mean) : fmt::format("{} ± {}", number(i.mean), number(i.half));
 }
 
 // Scores as people know them: a loss is stored negatively.
@@ -58,7 +57,7 @@ Bars bars(const Finding& f) {
   for (const ArmScores& row : f.rows) {
     if (row.scores.empty()) continue;
     const Interval i = shown(f, row);
-    picture.bars.push_back({row.arm, i.mean, i.low, i.high});
+    picture.bars.push_back({row.arm, i.mean, i.low(), i.high()});
   }
   return picture;
 }

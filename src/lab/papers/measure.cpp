@@ -16,7 +16,7 @@ void part(const std::string& name, Scale scale, Finding& finding) {
     const std::string verdict = claim.verdict();
     finding.judgements.push_back(
         {fmt::format("{}: in [{:.4g}, {:.4g}]", claim.statement, claim.least, claim.most),
-         {claim.measured.value, claim.measured.low, claim.measured.high},
+         {claim.measured.value, (claim.measured.high - claim.measured.low) / 2, 1},
          verdict == words(Verdict::holds)           ? Verdict::holds
          : verdict == words(Verdict::does_not_hold) ? Verdict::does_not_hold
                                                     : Verdict::not_shown}
