@@ -17,6 +17,7 @@ struct Command {
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
 std::function<int()> declare_reproduce(CLI::App&);
+std::function<int()> declare_train(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
 
 // THE list of commands.
@@ -28,6 +29,7 @@ inline const std::vector<Command>& commands() {
       {"verify",
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},
+      {"train", "one run: any pattern of mixers on any task; goes on by itself", declare_train},
   };
   return list;
 }

@@ -25,6 +25,9 @@ struct Context {
   std::optional<int64_t> window;  // of `window`, for this forward alone
   std::string form = "auto";
   int64_t chunk = 64;
+  bool keep_state = true;  // false: the state after is not wanted, as in training
+  at::Tensor lengths;      // (B): tokens of each row, later ones are padding; read by Model
+  bool recompute = false;  // blocks are computed again in backward; read by Model
 };
 
 // One forward of a mixer: the state before, read in order, the state after, written in the same
