@@ -17,7 +17,7 @@ find_library(rapidcheck librapidcheck.a REQUIRED)
 add_executable(horner_test ${tests})
 # The archive's main() is taken only where no test file has one.
 target_link_libraries(horner_test PRIVATE
-  horner_library GTest::gtest GTest::gtest_main ${rapidcheck})
+  horner_library ${archives} GTest::gtest GTest::gtest_main ${rapidcheck})
 target_precompile_headers(horner_test REUSE_FROM horner_library)
 
 # add_gtest(name label filter environment...)

@@ -42,8 +42,9 @@ def test_command(command: str, tmp_path: Path) -> None:
 
 
 @needs_program
-def test_readme_table() -> None:
-    assert run("./horner list --markdown", ROOT).stdout in README
+def test_readme_tables() -> None:
+    tables = run("./horner list --markdown", ROOT).stdout.split("\n\n")
+    assert len(tables) == 3 and all(table.strip() in README for table in tables)
 
 
 @needs_program

@@ -23,7 +23,7 @@ std::function<int()> declare_verify(CLI::App&);
 // THE list of commands.
 inline const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
-      {"list", "the ops and mixers: equation, paper, settings, state size", declare_list},
+      {"list", "the ops, mixers and tasks: equation, paper, settings, state size", declare_list},
       {"explain", "one mixer: equation, parameters, state, transition, map", declare_explain},
       {"reproduce", "a paper's claims as experiments, and whether they hold", declare_reproduce},
       {"verify",

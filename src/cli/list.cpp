@@ -1,4 +1,4 @@
-// horner list: every op and mixer on the lists, as a table, Markdown or JSON.
+// horner list: every op, mixer and task on the lists, as a table, Markdown or JSON.
 #include <ATen/Functions.h>
 
 #include "cli/command.h"
@@ -7,6 +7,7 @@
 #include "mixers/mixer.h"
 #include "ops/op.h"
 #include "report/table.h"
+#include "tasks/task.h"
 
 namespace horner {
 namespace {
@@ -42,6 +43,24 @@ std::vector<std::string> forms(const Op& op) {
   return list;
 }
 
+Json settings(const std::vector<Description>& descriptions) {
+  Json options = Json::object();
+  for (const Description& d : descriptions) {
+    options[d.name] = {{"default", d.initial}, {"help", d.help}};
+    if (!d.choices.empty()) options[d.name]["choices"] = d.choices;
+  }
+  return options;
+}
+
+Json as_json(const TaskType& type) {
+  return {
+      {"name", type.name},
+      {"about", type.about},
+      {"paper", type.paper},
+      {"options", settings(type.describe())},
+      {"variants", type.variants}};
+}
+
 Json as_json() {
   Json list = Json::array();
   for (const Op& op : ops()) {
@@ -66,26 +85,24 @@ Json as_json() {
   }
   Json rows = Json::array();
   for (const MixerType& type : mixers()) {
-    Json options = Json::object();
-    for (const Description& d : type.describe()) {
-      options[d.name] = {{"default", d.initial}, {"help", d.help}};
-      if (!d.choices.empty()) options[d.name]["choices"] = d.choices;
-    }
     rows.push_back(
         {{"name", type.name},
          {"equation", type.equation},
          {"paper", type.paper},
          {"state_bytes", usual_bytes(type)},
          {"state_settings", type.usual},
-         {"options", options},
+         {"options", settings(type.describe())},
          {"variants", type.variants}}
     );
   }
+  Json task_rows = Json::array();
+  for (const TaskType& type : tasks()) task_rows.push_back(as_json(type));
   return {
       {"ops", list},
       {"state_of", {{"H", 1}, {"K", kDim}, {"V", kDim}, {"T", kTokens}, {"dtype", "fp32"}}},
       {"mixers", rows},
-      {"mixer_state_of", {{"D", kWidth}, {"T", kMixerTokens}, {"dtype", "fp32"}}}};
+      {"mixer_state_of", {{"D", kWidth}, {"T", kMixerTokens}, {"dtype", "fp32"}}},
+      {"tasks", task_rows}};
 }
 
 Table as_table() {
@@ -115,23 +132,46 @@ Table mixer_table() {
   return table;
 }
 
+Table task_table() {
+  Table table{{"task", "what", "arXiv"}, {}};
+  for (const TaskType& type : tasks()) {
+    table.rows.push_back({std::string(type.name), std::string(type.about), std::string(type.paper)}
+    );
+  }
+  return table;
+}
+
+Table settings_table(const TaskType& type) {
+  Table table{{"setting", "default", "meaning"}, {}};
+  for (const Description& d : type.describe()) {
+    const std::string choices =
+        d.choices.empty() ? "" : fmt::format(" ({})", fmt::join(d.choices, ", "));
+    table.rows.push_back({d.name, d.initial, d.help + choices});
+  }
+  return table;
+}
+
 }  // namespace
 
 std::function<int()> declare_list(CLI::App& app) {
   const auto json = std::make_shared<bool>(false), markdown = std::make_shared<bool>(false);
+  const auto task = std::make_shared<std::string>();
   CLI::Option* as = app.add_flag("--json", *json, "everything, as JSON");
-  app.add_flag("--markdown", *markdown, "the table as Markdown")->excludes(as);
-  return [json, markdown] {
-    if (*json) {
+  app.add_flag("--markdown", *markdown, "the tables as Markdown")->excludes(as);
+  app.add_option("--task", *task, "the settings of this task alone");
+  return [json, markdown, task] {
+    const auto show = [&](const Table& t) { return *markdown ? t.markdown() : t.text(); };
+    if (!task->empty()) {
+      const TaskType& type = find_task(*task);
+      fmt::print("{}", *json ? as_json(type).dump(2) + "\n" : show(settings_table(type)));
+    } else if (*json) {
       fmt::print("{}\n", as_json().dump(2));
     } else {
-      const auto show = [&](const Table& t) { return *markdown ? t.markdown() : t.text(); };
-      fmt::print("{}\n{}", show(as_table()), show(mixer_table()));
+      fmt::print("{}\n{}\n{}", show(as_table()), show(mixer_table()), show(task_table()));
       if (!*markdown)
         fmt::print(
             "\nStates in fp32: of one head of an op after {} tokens, power's at order 2; of a "
-            "mixer with "
-            "all its heads.\n",
+            "mixer with all its heads.\n",
             kTokens
         );
     }

@@ -1,7 +1,19 @@
 // THE list of tasks. Nothing else knows their names: commands, reports and tests walk it.
 #include "core/check.h"
 #include "core/nearest.h"
+#include "tasks/copy.h"
+#include "tasks/group.h"
+#include "tasks/icl_linear.h"
+#include "tasks/induction.h"
+#include "tasks/listops.h"
+#include "tasks/mad.h"
+#include "tasks/modarith.h"
 #include "tasks/mqar.h"
+#include "tasks/mqar_variants.h"
+#include "tasks/needle.h"
+#include "tasks/parity.h"
+#include "tasks/pathfinder.h"
+#include "tasks/pixels.h"
 #include "tasks/task.h"
 
 namespace horner {
@@ -45,6 +57,154 @@ const std::vector<TaskType>& tasks() {
            {"", "T=20,pairs=3,vocabulary=64,noise=true", "T=64;128,pairs=4;8,train=96;32"},
            {"T=63", "T=64,pairs=17", "vocabulary=32", "T=64;128,pairs=4"}}
       ),
+      row<MqarComp>(
+          {"mqar_comp",
+           "own",
+           "mqar with keys of two tokens, of which neither suffices",
+           {"", "T=5,pairs=1,vocabulary=6", "T=100,pairs=16,vocabulary=96,power=1"},
+           {"pairs=15", "T=79", "vocabulary=50", "pairs=0"}}
+      ),
+      row<MqarForget>(
+          {"mqar_forget",
+           "own",
+           "mqar with keys whose value changes",
+           {"", "T=6,pairs=1,rewrites=1,vocabulary=4", "rewrites=0"},
+           {"rewrites=17", "rewrites=-1", "T=79", "vocabulary=40"}}
+      ),
+      row<MqarStacked>(
+          {"mqar_stacked",
+           "own",
+           "mqar with key and value in one position, as features",
+           {"", "T=2,pairs=1,e=3,vocabulary=4"},
+           {"T=31", "e=0", "vocabulary=15"}}
+      ),
+      row<Copy>(
+          {"copy",
+           "own",
+           "write the tokens at the start again, after blanks",
+           {"", "G=0,M=3", "G=5,M=7,A=4,train=100"},
+           {"G=-1", "M=0", "A=3", "train=-1", "test=0"}}
+      ),
+      row<SelectiveCopy>(
+          {"selective_copy",
+           "2312.00752",
+           "write the tokens that stand among blanks, in their order",
+           {"", "G=48,M=16,A=16", "G=0,M=3"},
+           {"G=-1", "M=0", "A=3"}}
+      ),
+      row<Induction>(
+          {"induction",
+           "2312.00752",
+           "what followed the special token the first time?",
+           {"", "T=3,N=3", "T=64"},
+           {"T=2", "N=2"}}
+      ),
+      row<Parity>(
+          {"parity",
+           "2411.12537",
+           "is the number of ones odd?",
+           {"", "shortest=1,longest=1", "test_shortest=256"},
+           {"shortest=0", "longest=2", "test_longest=39"}}
+      ),
+      row<Cumparity>(
+          {"cumparity",
+           "2411.12537",
+           "is the number of ones so far odd?",
+           {"", "shortest=16,longest=16"},
+           {"shortest=0", "longest=2"}}
+      ),
+      row<Modarith>(
+          {"modarith",
+           "2411.12537",
+           "arithmetic modulo 5",
+           {"", "shortest=2,longest=3"},
+           {"shortest=1", "shortest=3,longest=3"}}
+      ),
+      row<ModarithBrackets>(
+          {"modarith_brackets",
+           "2411.12537",
+           "arithmetic modulo 5 with brackets",
+           {"", "times=true", "shortest=2,longest=2"},
+           {"shortest=1"}}
+      ),
+      row<GroupWords>(
+          {"group",
+           "2404.08819",
+           "products of the elements of a finite group so far",
+           {"", "group=A4xZ5,k=7", "group=Z2,k=1", "group=S3"},
+           {"group=S7", "group=Q8", "group=Z", "group=S5xS5", "group=A4x", "group=Z1", "k=0"}}
+      ),
+      row<Needle>(
+          {"needle",
+           "own",
+           "find the values of a key in a long text of filler",
+           {"", "T=128,m=8", "T=11", "depth=100,m=2"},
+           {"T=10", "m=0", "m=129", "T=20,m=2", "depth=101"}}
+      ),
+      row<IclLinear>(
+          {"icl_linear",
+           "2208.01066",
+           "linear regression from the examples of a prompt",
+           {"",
+            "d=3,n=4,start_d=1,start_n=2,stage=64,sigma=0.5",
+            "d=4,n=6,stage=0,train=100,shift=skewed",
+            "d=5,n=6,stage=0,shift=half",
+            "d=4,n=4,stage=0,shift=orthogonal",
+            "d=4,n=6,stage=0,shift=opposite",
+            "d=4,n=6,stage=0,shift=noisy"},
+           {"d=0", "n=0", "sigma=-1", "stage=-1", "train=10", "shift=orthogonal", "start_d=0"}}
+      ),
+      row<MadRecall>(
+          {"mad_recall",
+           "2403.17844",
+           "the value that a key had before",
+           {"", "N=32,T=8,masked=true", "T=4"},
+           {"T=5", "T=2", "N=2", "N=17", "noise=0.2", "noise_ids=13"}}
+      ),
+      row<MadNoisyRecall>(
+          {"mad_noisy_recall",
+           "2403.17844",
+           "the same, with pairs of noise in between",
+           {"", "noise=0.8,masked=true", "T=8,noise=0.99"},
+           {"noise=1", "noise_ids=0", "noise_ids=32"}}
+      ),
+      row<MadFuzzyRecall>(
+          {"mad_fuzzy_recall",
+           "2403.17844",
+           "the same, with keys and values of several tokens",
+           {"", "N=6,T=12", "masked=true,motif=2"},
+           {"N=4", "N=17", "T=11", "motif=1"}}
+      ),
+      row<MadMemorise>(
+          {"mad_memorise",
+           "2403.17844",
+           "one table of keys and values, to be kept in the weights",
+           {"", "N=5,T=2"},
+           {"N=4", "T=3"}}
+      ),
+      row<MadCompress>(
+          {"mad_compress",
+           "2403.17844",
+           "rebuild every token from the output at the last one",
+           {"", "N=3,T=2"},
+           {"N=2", "T=1"}}
+      ),
+      row<ListOps>(
+          {"listops",
+           "2011.04006",
+           "the value of nested lists of digits",
+           {"", "above=10,below=60,depth=4"},
+           {"above=-1", "above=100,below=110", "depth=1", "depth=11"}}
+      ),
+      row<Pathfinder>(
+          {"pathfinder",
+           "2011.04006",
+           "are two discs the ends of one curve?",
+           {"", "contour=6,distractors=0", "side=128,contour=6,margin=2"},
+           {"side=64", "contour=0", "margin=0", "distance=8", "contrast=2", "thickness=0"}}
+      ),
+      row<Pixels>({"pixels", "2011.04006", "classes of images, pixel by pixel", {}, {"valid=0"}}),
+      row<Patches>({"patches", "own", "classes of images, patch by patch", {}, {"valid=0", "p=0"}}),
   };
   return list;
 }

@@ -1,0 +1,50 @@
+// Copying: M data tokens have to be written again once the markers come.
+//
+//   ids: 0 blank, 1 .. A-2 data, A-1 marker
+//   copy            M data tokens, G blanks, M markers
+//   selective_copy  the M tokens stand at distinct(G+M, M), sorted, blanks elsewhere; then M markers
+//   targets = the data in their order, at the markers
+//
+// An example draws the data first, then the places. The Mamba paper's setting (arXiv:2312.00752) is
+// selective_copy:G=4080,M=16,A=16, that of MAD (arXiv:2403.17844) selective_copy:G=224,M=16,A=16.
+#pragma once
+
+#include "tasks/examples.h"
+
+namespace horner {
+
+struct CopyOptions : ExampleOptions {
+  int64_t G = 100, M = 10, A = 10;
+
+  template <class Visitor>
+  void visit(Visitor&& visit) {
+    visit("G", G, "blanks");
+    visit("M", M, "data tokens");
+    visit("A", A, "ids: a blank, A - 2 data, a marker");
+    ExampleOptions::visit(visit);
+  }
+};
+
+class Copy : public Generated {
+ public:
+  using Options = CopyOptions;
+  explicit Copy(const Options& options, bool selective = false);
+  TaskShape shape() const override;
+  std::shared_ptr<Task> at_length(int64_t T) const override;  // with other blanks
+  std::vector<Baseline> baselines() const override;
+  Json options() const override { return to_json(o_); }
+
+ protected:
+  Layout layout(Split split) const override;
+  void make(Split split, int64_t index, Random& random, Example& example) const override;
+
+ private:
+  const Options o_;
+  const bool selective_;
+};
+
+struct SelectiveCopy : Copy {
+  explicit SelectiveCopy(const Options& options) : Copy(options, true) {}
+};
+
+}  // namespace horner

@@ -1,0 +1,37 @@
+// Every file in configs/ is read, and its task and its model can be made.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/check.h"
+#include "tasks/task.h"
+#include "train/train.h"
+
+namespace horner {
+namespace {
+
+TEST(Configs, MakeTheirTaskAndModel) {
+  int64_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("configs")) {
+    SCOPED_TRACE(entry.path().string());
+    ++files;
+    TrainOptions options;
+    ASSERT_NO_THROW(from_toml_file(options, entry.path().string()));
+    const auto task = make_task(options.task);
+    const TaskShape shape = task->shape();
+    ModelOptions model = options.model;
+    if (shape.vocabulary > 0) model.vocabulary = shape.vocabulary;
+    model.classes = shape.classes;
+    EXPECT_NO_THROW(Model{model});
+    const int64_t trained = task->batch(Split::train, {0}).tokens.size(1);
+    EXPECT_TRUE(model.positions == 0 || model.positions >= trained);
+    for (const int64_t length : options.eval.lengths) {
+      ASSERT_NE(task->at_length(length), nullptr);
+      EXPECT_TRUE(model.positions == 0 || model.positions >= length);
+    }
+  }
+  EXPECT_GE(files, 10);
+}
+
+}  // namespace
+}  // namespace horner
