@@ -16,6 +16,7 @@ struct Command {
 
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
+std::function<int()> declare_theory(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
 
 // THE list of commands.
@@ -26,6 +27,7 @@ inline const std::vector<Command>& commands() {
       {"verify",
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},
+      {"theory", "the large-prompt limit of softmax, against its closed forms", declare_theory},
   };
   return list;
 }

@@ -37,9 +37,7 @@ void check(const Options& o) {
   check_lengths("lengths", o.lengths);
   check_lengths("training", o.training);
   HORNER_CHECK(o.repeats >= 16, "repeats must be at least 16, got {}", o.repeats);
-  HORNER_CHECK(
-      o.queries >= 1 && o.queries <= 1024, "queries must be 1 .. 1024, got {}", o.queries
-  );
+  HORNER_CHECK(o.queries >= 1 && o.queries <= 1024, "queries must be 1 .. 1024, got {}", o.queries);
   HORNER_CHECK(o.runs >= 2, "runs must be at least 2, so that they have an error; got {}", o.runs);
   HORNER_CHECK(
       o.horizon > 0 && o.horizon <= 1000, "horizon must be above 0, at most 1000, got {}", o.horizon
@@ -101,9 +99,8 @@ size_t Report::refuted() const {
   }));
 }
 
-const Curve& Report::curve(
-    std::string_view part, std::string_view name, std::string_view quantity
-) const {
+const Curve& Report::curve(std::string_view part, std::string_view name, std::string_view quantity)
+    const {
   for (const Curve& c : curves) {
     if (c.part == part && c.name == name && c.quantity == quantity) return c;
   }
@@ -146,7 +143,9 @@ Report study(const Options& options, const Tell& tell) {
   check(options);
   const auto start = std::chrono::steady_clock::now();
   const at::Device device = find_device(options.device);
-  Report report{.options = options, .device = describe_device(device)};
+  Report report;
+  report.options = options;
+  report.device = describe_device(device);
   size_t done = 0;
   const size_t total = 3 + 3 * options.lengths.size() + 2 * options.training.size();
   const Lab lab{options, device, report, [&](const std::string& part, const std::string& what) {
@@ -157,8 +156,7 @@ Report study(const Options& options, const Tell& tell) {
   random_query(lab);
   regression(lab);
   if (!options.training.empty()) dynamics(lab);
-  report.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 

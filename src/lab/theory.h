@@ -40,7 +40,9 @@ struct Options {
     visit("lengths", lengths, "prompt lengths L, increasing");
     visit("repeats", repeats, "prompts per length at a fixed query; an eighth of them elsewhere");
     visit("queries", queries, "random queries per prompt");
-    visit("training", training, "prompt lengths of the training runs, increasing; empty: no training");
+    visit(
+        "training", training, "prompt lengths of the training runs, increasing; empty: no training"
+    );
     visit("runs", runs, "training runs per length");
     visit("horizon", horizon, "time up to which the gradient flow is followed");
     visit("device", device, "auto, cpu, cuda or cuda:N");
@@ -59,7 +61,8 @@ struct Claim {
 struct Trajectory {
   std::string covariance;
   int64_t L;  // 0: the limit
-  std::vector<double> time, risk, deviation;  // R_inf of the parameters; |theta_L - theta_inf|, mean of the runs
+  std::vector<double> time, risk,
+      deviation;  // R_inf of the parameters; |theta_L - theta_inf|, mean of the runs
 };
 
 struct Report {

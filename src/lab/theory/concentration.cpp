@@ -26,7 +26,8 @@ Case make_case(const Lab& lab, const std::string& kind, double sd) {
   const bool plain = kind == "identity";
   const at::Tensor I = at::eye(d, at::kDouble);
   const at::Tensor Gamma = covariance(kind, d, seed);
-  at::Tensor z = plain ? at::ones({d}, at::kDouble) : normals(seed, stream(Use::queries), 0, 1, d)[0];
+  at::Tensor z =
+      plain ? at::ones({d}, at::kDouble) : normals(seed, stream(Use::queries), 0, 1, d)[0];
   z = z * (2 / z.norm());
   const double scale = sd / std::sqrt(at::dot(at::matmul(z, Gamma), z).item<double>());
   Layer layer{
@@ -51,23 +52,21 @@ void measure(const Case& c, const at::Tensor& G, Samples& samples) {
   const auto& [m, Gamma, U, W, z] = c.layer;
   const double L = double(G.size(1));
   const at::Tensor a = c.layer.a(), b = at::matmul(a, Gamma), T = c.layer.output();
-  const at::Tensor Y = at::matmul(G, c.root);                         // x_i - m
-  const Tilted t = tilted(Y, a);                                      // softmax does not see m
-  const at::Tensor mean_error = t.mean - b;                           // m_a - (m + b)
-  const at::Tensor error = at::matmul(mean_error, W);                 // T_L - T
+  const at::Tensor Y = at::matmul(G, c.root);          // x_i - m
+  const Tilted t = tilted(Y, a);                       // softmax does not see m
+  const at::Tensor mean_error = t.mean - b;            // m_a - (m + b)
+  const at::Tensor error = at::matmul(mean_error, W);  // T_L - T
   samples["output"].push_back(squares(error));
   samples["W-gradient"].push_back(squares(mean_error) * double(W.size(1)));
-  samples["U-gradient"].push_back(
-      squares(at::matmul(t.cov - Gamma, W)) * z.square().sum()
-  );
+  samples["U-gradient"].push_back(squares(at::matmul(t.cov - Gamma, W)) * z.square().sum());
   // Bias along -bW. The first-order term (1/L) sum_i w_i (x_i - m - b), w_i = exp(a y_i^T) / E, has mean
   // zero; without it what is left is of the order of the bias itself.
-  const at::Tensor score = at::matmul(Y, a);                                        // (R,L)
-  const at::Tensor w = at::exp(score - std::log(c.e) / 2).unsqueeze(1);            // (R,1,L)
+  const at::Tensor score = at::matmul(Y, a);                             // (R,L)
+  const at::Tensor w = at::exp(score - std::log(c.e) / 2).unsqueeze(1);  // (R,1,L)
   const at::Tensor first = (at::bmm(w, Y).squeeze(1) - w.sum(2) * b) / L;
   const at::Tensor along = at::matmul(b, W) / at::matmul(b, W).norm();
   samples["bias"].push_back(-at::matmul(error - at::matmul(first, W), along));
-  const at::Tensor linear = at::bmm(score.unsqueeze(1), Y).squeeze(1) / L;          // a Gamma_hat
+  const at::Tensor linear = at::bmm(score.unsqueeze(1), Y).squeeze(1) / L;  // a Gamma_hat
   samples["linear attention"].push_back(squares(at::matmul(linear - b, W)));
 }
 
@@ -137,7 +136,7 @@ void concentration(const Lab& lab) {
     for (size_t i = 0; i < cases.size(); ++i) {
       for (const std::string quantity : kQuantities) {
         const double predicted = constant(cases[i].leading, quantity) / double(L);
-        curve++->points.push_back({L, mean(at::cat(samples[i][quantity])), predicted});
+        curve++->points.push_back({L, estimate(at::cat(samples[i][quantity])), predicted});
       }
     }
   }
@@ -176,7 +175,7 @@ void random_query(const Lab& lab) {
       }
     });
     for (size_t i = 0; i < scales.size(); ++i) {
-      Point p{L, mean(at::cat(samples[i])), std::nullopt};
+      Point p{L, estimate(at::cat(samples[i])), std::nullopt};
       if (std::isfinite(constants[i])) p.predicted = constants[i] / double(L);
       lab.report.curves[begin + i].points.push_back(p);
     }
@@ -186,15 +185,17 @@ void random_query(const Lab& lab) {
   const auto k_small = small.exponent(), k_large = large.exponent();
   if (!k_small || !k_large) return;
   if (constants[0] * 100 < double(o.lengths.back()) * double(o.d)) {
-    lab.claim(
-        small.part, small.name + ": the output error falls like L^-1", *k_small, -1.1, -0.9
-    );
+    lab.claim(small.part, small.name + ": the output error falls like L^-1", *k_small, -1.1, -0.9);
   }
   const double half = std::hypot(k_large->high - k_large->value, k_small->high - k_small->value);
   const double gain = k_large->value - k_small->value;
   lab.claim(
       small.part,
-      fmt::format("larger logits concentrate more slowly: exponent of {} less that of {}", large.name, small.name),
+      fmt::format(
+          "larger logits concentrate more slowly: exponent of {} less that of {}",
+          large.name,
+          small.name
+      ),
       {gain, gain - half, gain + half},
       0,
       INFINITY

@@ -11,7 +11,7 @@ constexpr double kNormal95 = 1.959963984540054;
 
 }  // namespace
 
-Estimate mean(const at::Tensor& samples) {
+Estimate estimate(const at::Tensor& samples) {
   const double n = double(samples.numel());
   const double error = n < 2 ? INFINITY : samples.std().item<double>() / std::sqrt(n);
   return {samples.mean().item<double>(), error};

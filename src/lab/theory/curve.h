@@ -20,7 +20,7 @@ struct Estimate {
   double value = 0, error = 0;  // mean and its standard error
 };
 
-Estimate mean(const at::Tensor& samples);  // (n) independent ones
+Estimate estimate(const at::Tensor& samples);  // (n) independent ones
 
 // An interval of 95 %.
 struct Interval {

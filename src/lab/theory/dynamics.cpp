@@ -96,7 +96,9 @@ Trained train(
 
 // R_L of trained parameters on fresh prompts, one value per run; the queries' noise is taken out as
 // in training.
-at::Tensor final_risk(const Lab& lab, const Setup& s, size_t number, int64_t L, const Parameters& p) {
+at::Tensor final_risk(
+    const Lab& lab, const Setup& s, size_t number, int64_t L, const Parameters& p
+) {
   const int64_t rounds = std::max<int64_t>(1, lab.options.repeats / 8 / kPrompts);
   at::Tensor sum = at::zeros_like(p.b);
   for (int64_t i = 0; i < rounds; ++i) {
@@ -130,7 +132,9 @@ void claims(const Lab& lab, const std::string& kind) {
   );
   lab.claim(
       kPart,
-      fmt::format("{}: the trained risk falls with L (risk at {} over risk at {})", kind, first, last),
+      fmt::format(
+          "{}: the trained risk falls with L (risk at {} over risk at {})", kind, first, last
+      ),
       ratio(softmax.points.front().measured, softmax.points.back().measured),
       1,
       INFINITY
@@ -139,7 +143,9 @@ void claims(const Lab& lab, const std::string& kind) {
   const double by = linear.points.front().measured.value / linear.points.back().measured.value;
   lab.claim(
       kPart,
-      fmt::format("{}: it falls as that of linear attention, {:.1f} times (ratio of the two)", kind, by),
+      fmt::format(
+          "{}: it falls as that of linear attention, {:.1f} times (ratio of the two)", kind, by
+      ),
       {fall.value / by, fall.low / by, fall.high / by},
       0.6,
       1.4
@@ -174,16 +180,15 @@ void dynamics(const Lab& lab) {
       lab.tell(kPart, fmt::format("{}, L = {}", kind, L));
       const size_t number = l + (kind == "identity" ? 0 : 1000);
       const Trained end = train(lab, s, number, L, path);
-      const Estimate risk = mean(final_risk(lab, s, number, L, end.end));
+      const Estimate risk = estimate(final_risk(lab, s, number, L, end.end));
       const Parameters linear_end = linear_path(s, 1 / double(L)).back();
       const double reference = linear_risk(s.Sigma, linear_end, 1 / double(L))[0].item<double>();
-      deviation.points.push_back({L, mean(end.farthest), std::nullopt});
+      deviation.points.push_back({L, estimate(end.farthest), std::nullopt});
       softmax.points.push_back({L, risk, std::nullopt});
       linear.points.push_back({L, {reference, 0}, std::nullopt});
       gap.points.push_back({L, {std::abs(risk.value - reference), risk.error}, std::nullopt});
     }
-    for (Curve* curve : {&deviation, &softmax, &linear, &gap})
-      lab.report.curves.push_back(*curve);
+    for (Curve* curve : {&deviation, &softmax, &linear, &gap}) lab.report.curves.push_back(*curve);
     claims(lab, kind);
   }
 }

@@ -34,9 +34,7 @@ double derivative_error(const Lab& lab) {
   // The gradient of probe.T: the H for which m_a H_W probe^T and z H_U Cov_a W probe^T are largest.
   const at::Tensor dU = at::outer(z, at::matmul(t.cov[0], at::matmul(W.detach(), probe)));
   const at::Tensor dW = at::outer(t.mean[0], probe);
-  return std::max(
-      largest(grads[0] - dU) / largest(dU), largest(grads[1] - dW) / largest(dW)
-  );
+  return std::max(largest(grads[0] - dU) / largest(dU), largest(grads[1] - dW) / largest(dW));
 }
 
 double gradient_error(const at::Tensor& Sigma, const Parameters& p) {
@@ -73,7 +71,8 @@ Arrival arrive(const Lab& lab, const std::string& kind) {
   const double slow = std::pow(eigenvalues.min().item<double>(), 3) / (c * c);
   const at::Tensor Th = normals(seed, stream(Use::values, 2), 0, d, d);
   const at::Tensor start = at::matmul(Th, Th.t());
-  Parameters p{start * (alpha / start.norm().item<double>()), at::scalar_tensor(alpha, at::kDouble)};
+  Parameters p{
+      start * (alpha / start.norm().item<double>()), at::scalar_tensor(alpha, at::kDouble)};
   p = flow(Sigma, p, 20, 0.1 / fast);
   p = flow(Sigma, p, 25 / slow, 1 / fast);
   const at::Tensor A_end = at::linalg_inv(Sigma) * c;
@@ -115,7 +114,7 @@ double limit_distance(const Lab& lab) {
 
 Estimate signs(const Lab& lab) {
   const at::Tensor x = at::sign(lab.normals(Use::fixed, 998, 0, {32, 65536, 1})).cpu();
-  return mean(tilted(x, at::full({1}, 2, at::kDouble)).mean.flatten());
+  return estimate(tilted(x, at::full({1}, 2, at::kDouble)).mean.flatten());
 }
 
 }  // namespace
@@ -151,7 +150,8 @@ void identities(const Lab& lab) {
   lab.tell(kPart, "long prompts");
   lab.claim(
       kPart,
-      "softmax over N(m, Gamma) tends to (m + a Gamma) W (distance at L = 65536 in standard errors)",
+      "softmax over N(m, Gamma) tends to (m + a Gamma) W (distance at L = 65536 in standard "
+      "errors)",
       exactly(limit_distance(lab)),
       0,
       4
@@ -169,9 +169,7 @@ void identities(const Lab& lab) {
     lab.claim(
         kPart, kind + ": the flow ends in A*, b* (largest distance)", exactly(end.distance), 0, 1e-6
     );
-    lab.claim(
-        kPart, kind + ": the flow keeps |A|^2 - b^2 (drift)", exactly(end.drift), 0, 1e-6
-    );
+    lab.claim(kPart, kind + ": the flow keeps |A|^2 - b^2 (drift)", exactly(end.drift), 0, 1e-6);
   }
 }
 

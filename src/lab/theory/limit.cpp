@@ -14,7 +14,7 @@ namespace horner::theory {
 namespace {
 
 double number(const at::Tensor& t) { return t.item<double>(); }
-double trace(const at::Tensor& t) { return number(at::trace(t)); }
+double tr(const at::Tensor& t) { return number(at::trace(t)); }
 
 }  // namespace
 
@@ -26,18 +26,17 @@ Leading leading(const Layer& layer) {
   const auto& [m, Gamma, U, W, z] = layer;
   const at::Tensor a = layer.a(), b = at::matmul(a, Gamma), P = at::matmul(W, W.t());
   const double e = layer.e();
-  const double total = trace(Gamma) + number(at::dot(b, b));
+  const double total = tr(Gamma) + number(at::dot(b, b));
   const double spread =
-      trace(at::matmul(P, Gamma)) + number(at::dot(at::matmul(b, P), b));  // tr(P Gamma) + b P b^T
-  const double rest = trace(at::matmul(at::matmul(Gamma, P), Gamma)) +
+      tr(at::matmul(P, Gamma)) + number(at::dot(at::matmul(b, P), b));  // tr(P Gamma) + b P b^T
+  const double rest = tr(at::matmul(at::matmul(Gamma, P), Gamma)) +
                       2 * number(at::dot(at::matmul(at::matmul(b, Gamma), P), b));
   return {
       .output = e * spread,
       .bias = e * number(at::matmul(b, W).norm()),
       .W_gradient = double(W.size(1)) * e * total,
       .U_gradient = number(at::dot(z, z)) * e * (total * spread + rest),
-      .linear = std::log(e) * trace(at::matmul(P, Gamma)) +
-                number(at::dot(at::matmul(b, P), b))};
+      .linear = std::log(e) * tr(at::matmul(P, Gamma)) + number(at::dot(at::matmul(b, P), b))};
 }
 
 double leading_random_query(const Layer& layer) {
@@ -47,14 +46,15 @@ double leading_random_query(const Layer& layer) {
   if (number(at::linalg_eigvalsh(rest).min()) <= 0) return INFINITY;
   const at::Tensor UG = at::matmul(U, Gamma);
   const at::Tensor inner =
-      Gamma + at::matmul(UG.t(), at::linalg_solve(rest, UG));  // Gamma + Gamma U^T (I - 2M)^-1 U Gamma
-  return trace(at::matmul(W.t(), at::matmul(inner, W))) / std::sqrt(number(at::linalg_det(rest)));
+      Gamma +
+      at::matmul(UG.t(), at::linalg_solve(rest, UG));  // Gamma + Gamma U^T (I - 2M)^-1 U Gamma
+  return tr(at::matmul(W.t(), at::matmul(inner, W))) / std::sqrt(number(at::linalg_det(rest)));
 }
 
 Tilted tilted(const at::Tensor& X, const at::Tensor& a) {
-  const at::Tensor p = at::softmax(at::matmul(X, a), -1).unsqueeze(1);     // (R,1,L)
-  const at::Tensor mean = at::bmm(p, X);                                   // (R,1,d)
-  const at::Tensor Y = X - mean;                                           // (R,L,d)
+  const at::Tensor p = at::softmax(at::matmul(X, a), -1).unsqueeze(1);  // (R,1,L)
+  const at::Tensor mean = at::bmm(p, X);                                // (R,1,d)
+  const at::Tensor Y = X - mean;                                        // (R,L,d)
   return {mean.squeeze(1), at::bmm(Y.transpose(1, 2) * p, Y)};
 }
 
@@ -78,7 +78,7 @@ at::Tensor normals(uint64_t seed, uint32_t stream, int64_t first, int64_t R, int
     }
   });
   const at::Tensor half = u.view({R, blocks * 2, 2}).narrow(1, 0, pairs);
-  const at::Tensor radius = (at::log(half.select(2, 0)) * -2).sqrt_();      // Box-Muller
+  const at::Tensor radius = (at::log(half.select(2, 0)) * -2).sqrt_();  // Box-Muller
   const at::Tensor angle = half.select(2, 1) * (2 * std::numbers::pi);
   return at::cat({at::cos(angle).mul_(radius), at::sin(angle).mul_(radius)}, 1).narrow(1, 0, n);
 }
@@ -93,7 +93,7 @@ at::Tensor covariance(const std::string& kind, int64_t d, uint64_t seed) {
   const at::Tensor eigenvalues = at::pow(8.0, i / std::max<int64_t>(d - 1, 1));
   const at::Tensor axes = std::get<0>(at::linalg_qr(normals(seed, 0, 0, d, d)));
   const at::Tensor Gamma = at::matmul(axes * eigenvalues, axes.t());
-  return Gamma * (double(d) / trace(Gamma));
+  return Gamma * (double(d) / tr(Gamma));
 }
 
 at::Tensor root(const at::Tensor& Gamma) { return at::linalg_cholesky(Gamma).t().contiguous(); }

@@ -43,7 +43,7 @@ double leading_random_query(const Layer&);  // z is not read; infinity where it 
 struct Tilted {
   at::Tensor mean, cov;  // (R,d) (R,d,d)
 };
-Tilted tilted(const at::Tensor& X, const at::Tensor& a);            // (R,L,d), (d)
+Tilted tilted(const at::Tensor& X, const at::Tensor& a);           // (R,L,d), (d)
 at::Tensor tilted_mean(const at::Tensor& X, const at::Tensor& a);  // (R,L,d), (R,Q,d) -> (R,Q,d)
 
 // Standard normals (R,n). Row r is row `first + r` of the stream: it depends on seed, stream and

@@ -6,7 +6,17 @@
 namespace horner::theory {
 
 // Streams of random numbers, one per use and length, so that no two share a prompt.
-enum class Use : uint32_t { axes, values, queries, fixed, random, risk, population, training, evaluation };
+enum class Use : uint32_t {
+  axes,
+  values,
+  queries,
+  fixed,
+  random,
+  risk,
+  population,
+  training,
+  evaluation
+};
 inline uint32_t stream(Use use, size_t number = 0) {
   return uint32_t(use) << 16 | uint32_t(number);
 }
@@ -20,9 +30,8 @@ struct Lab {
   at::Tensor normals(Use, size_t number, int64_t first, at::IntArrayRef shape) const;
 
   // body(first, count) for the prompts 0 .. R-1, in pieces whose (count, Q, L) weights stay in the cache.
-  void in_pieces(
-      int64_t R, int64_t Q, int64_t L, const std::function<void(int64_t, int64_t)>& body
-  ) const;
+  void in_pieces(int64_t R, int64_t Q, int64_t L, const std::function<void(int64_t, int64_t)>& body)
+      const;
 
   void claim(
       const std::string& part, const std::string& statement, Interval, double least, double most

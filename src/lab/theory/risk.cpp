@@ -30,7 +30,11 @@ std::vector<Setting> settings(const Lab& lab) {
     const double c = limit_scale(Sigma);
     list.push_back({kind + ", t = 0.3", 0.3, Sigma, root_Sigma, calibrated_risk(Sigma, 0.3)});
     list.push_back(
-        {fmt::format("{}, t = c = {:.3f}", kind, c), c, Sigma, root_Sigma, calibrated_risk(Sigma, c)}
+        {fmt::format("{}, t = c = {:.3f}", kind, c),
+         c,
+         Sigma,
+         root_Sigma,
+         calibrated_risk(Sigma, c)}
     );
   }
   return list;
@@ -63,14 +67,14 @@ void measure_length(const Lab& lab, size_t l, const std::vector<Setting>& list, 
   });
   Curve* curve = &lab.report.curves[begin];
   for (size_t i = 0; i < list.size(); ++i) {
-    Point p{L, mean(at::cat(softmax[i])), std::nullopt};
+    Point p{L, estimate(at::cat(softmax[i])), std::nullopt};
     if (std::isfinite(list[i].constant)) p.predicted = list[i].constant / double(L);
     curve++->points.push_back(p);
     if (i % 2 != 0) continue;
     const Parameters calibrated{
         at::linalg_inv(list[i].Sigma) * list[i].t, at::scalar_tensor(1 / list[i].t, at::kDouble)};
     const double exact = linear_risk(list[i].Sigma, calibrated, 1 / double(L)).item<double>();
-    curve++->points.push_back({L, mean(at::cat(linear[i])), exact});
+    curve++->points.push_back({L, estimate(at::cat(linear[i])), exact});
   }
 }
 
@@ -85,7 +89,7 @@ void population(const Lab& lab) {
   const at::Tensor G = normals(seed, stream(Use::population, 1), 0, n, 2 * d);
   const at::Tensor x = at::matmul(G.narrow(1, 0, d), root(Sigma)), w = G.narrow(1, d, d);
   const at::Tensor prediction = (at::matmul(at::matmul(x, p.A), Sigma) * w).sum(1) * p.b;
-  const Estimate risk = mean((prediction - (x * w).sum(1)).square() / 2);
+  const Estimate risk = estimate((prediction - (x * w).sum(1)).square() / 2);
   const double closed = linear_risk(Sigma, p, 0).item<double>();
   lab.claim(
       kPart,
@@ -124,7 +128,12 @@ void regression(const Lab& lab) {
     if (small.points.back().L >= small.shortest) {
       lab.claim(
           kPart,
-          fmt::format("{}: the softmax risk is {:.4g} / L (ratio at L = {})", small.name, list[i].constant, small.points.back().L),
+          fmt::format(
+              "{}: the softmax risk is {:.4g} / L (ratio at L = {})",
+              small.name,
+              list[i].constant,
+              small.points.back().L
+          ),
           ratio(small.points.back().measured, *small.points.back().predicted),
           0.9,
           1.1
@@ -132,7 +141,11 @@ void regression(const Lab& lab) {
     }
     lab.claim(
         kPart,
-        fmt::format("{}: linear attention has its exact risk (ratio at L = {})", linear.name, linear.points[0].L),
+        fmt::format(
+            "{}: linear attention has its exact risk (ratio at L = {})",
+            linear.name,
+            linear.points[0].L
+        ),
         ratio(linear.points[0].measured, *linear.points[0].predicted),
         0.9,
         1.1
@@ -142,7 +155,11 @@ void regression(const Lab& lab) {
     const double gain = k_end->value - k->value;
     lab.claim(
         kPart,
-        fmt::format("{}: where the flow ends the risk falls more slowly than at t = 0.3 (difference of exponents)", end.name),
+        fmt::format(
+            "{}: where the flow ends the risk falls more slowly than at t = 0.3 (difference of "
+            "exponents)",
+            end.name
+        ),
         {gain, gain - half, gain + half},
         0,
         INFINITY
