@@ -1,5 +1,7 @@
 #include "lab/theory.h"
 
+#include <ATen/Parallel.h>
+
 #include <chrono>
 #include <cmath>
 
@@ -38,7 +40,8 @@ void check(const Options& o) {
   check_lengths("training", o.training);
   HORNER_CHECK(o.repeats >= 16, "repeats must be at least 16, got {}", o.repeats);
   HORNER_CHECK(o.queries >= 1 && o.queries <= 1024, "queries must be 1 .. 1024, got {}", o.queries);
-  HORNER_CHECK(o.runs >= 2, "runs must be at least 2, so that they have an error; got {}", o.runs);
+  HORNER_CHECK(o.training.size() <= 64, "training must name at most 64 prompt lengths");
+  HORNER_CHECK(o.runs >= 2 && o.runs <= 256, "runs must be 2 .. 256, got {}", o.runs);
   HORNER_CHECK(
       o.horizon > 0 && o.horizon <= 1000, "horizon must be above 0, at most 1000, got {}", o.horizon
   );
@@ -58,12 +61,24 @@ at::Tensor Lab::normals(Use use, size_t number, int64_t first, at::IntArrayRef s
       .to(device);
 }
 
+void Lab::each(int64_t n, const std::function<void(int64_t)>& body) const {
+  const auto some = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) body(i);
+  };
+  if (device.is_cuda()) {
+    some(0, n);
+  } else {
+    at::parallel_for(0, n, 1, some);
+  }
+}
+
 void Lab::in_pieces(
     int64_t R, int64_t Q, int64_t L, const std::function<void(int64_t, int64_t)>& body
 ) const {
-  const int64_t values = device.is_cuda() ? 1 << 26 : 1 << 18;
-  const int64_t piece = std::max<int64_t>(1, values / (Q * L));
-  for (int64_t first = 0; first < R; first += piece) body(first, std::min(piece, R - first));
+  const int64_t piece = std::max<int64_t>(1, (device.is_cuda() ? 1 << 26 : 1 << 17) / (Q * L));
+  each((R + piece - 1) / piece, [&](int64_t i) {
+    body(i * piece, std::min(piece, R - i * piece));
+  });
 }
 
 void Lab::claim(

@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 
 #include <cmath>
-#include <map>
 
 #include "lab/theory/limit.h"
 #include "lab/theory/parts.h"
@@ -43,31 +42,34 @@ Case make_case(const Lab& lab, const std::string& kind, double sd) {
   return {fmt::format("{}, logit sd {}", kind, sd), layer, constants, e, root(layer.Gamma)};
 }
 
-using Samples = std::map<std::string, std::vector<at::Tensor>>;
+constexpr size_t kCount = 5;
+const char* const kQuantities[kCount] = {
+    "output", "W-gradient", "U-gradient", "bias", "linear attention"};
 
 at::Tensor squares(const at::Tensor& t) { return t.flatten(1).square().sum(1); }  // (R,...) -> (R)
 
-// One piece of prompts: G (R,L,d) standard normals.
-void measure(const Case& c, const at::Tensor& G, Samples& samples) {
+// Of a piece of prompts, G (R,L,d) standard normals: (quantities,R), in the order of kQuantities.
+at::Tensor measure(const Case& c, const at::Tensor& G) {
   const auto& [m, Gamma, U, W, z] = c.layer;
   const double L = double(G.size(1));
-  const at::Tensor a = c.layer.a(), b = at::matmul(a, Gamma), T = c.layer.output();
-  const at::Tensor Y = at::matmul(G, c.root);          // x_i - m
+  const at::Tensor a = c.layer.a(), b = at::matmul(a, Gamma), bW = at::matmul(b, W);
+  const at::Tensor Y = at::matmul(G, c.root);          // x_i - m, (R,L,d)
   const Tilted t = tilted(Y, a);                       // softmax does not see m
   const at::Tensor mean_error = t.mean - b;            // m_a - (m + b)
   const at::Tensor error = at::matmul(mean_error, W);  // T_L - T
-  samples["output"].push_back(squares(error));
-  samples["W-gradient"].push_back(squares(mean_error) * double(W.size(1)));
-  samples["U-gradient"].push_back(squares(at::matmul(t.cov - Gamma, W)) * z.square().sum());
-  // Bias along -bW. The first-order term (1/L) sum_i w_i (x_i - m - b), w_i = exp(a y_i^T) / E, has mean
-  // zero; without it what is left is of the order of the bias itself.
-  const at::Tensor score = at::matmul(Y, a);                             // (R,L)
-  const at::Tensor w = at::exp(score - std::log(c.e) / 2).unsqueeze(1);  // (R,1,L)
-  const at::Tensor first = (at::bmm(w, Y).squeeze(1) - w.sum(2) * b) / L;
-  const at::Tensor along = at::matmul(b, W) / at::matmul(b, W).norm();
-  samples["bias"].push_back(-at::matmul(error - at::matmul(first, W), along));
-  const at::Tensor linear = at::bmm(score.unsqueeze(1), Y).squeeze(1) / L;  // a Gamma_hat
-  samples["linear attention"].push_back(squares(at::matmul(linear - b, W)));
+  // Bias along -bW. The first-order term (1/L) sum_i w_i (x_i - m - b), w_i = exp(a y_i^T) / E, has
+  // mean zero; without it what is left is of the order of the bias itself.
+  const at::Tensor score = at::matmul(Y, a).unsqueeze(1);                  // (R,1,L)
+  const at::Tensor w = at::exp(score - std::log(c.e) / 2);                 // (R,1,L)
+  const at::Tensor first = (at::bmm(w, Y).squeeze(1) - w.sum(2) * b) / L;  // (R,d)
+  const at::Tensor linear = at::bmm(score, Y).squeeze(1) / L;              // a Gamma_hat
+  return at::stack(
+      {squares(error),
+       squares(mean_error) * double(W.size(1)),
+       squares(at::matmul(t.cov - Gamma, W)) * z.square().sum(),
+       at::matmul(at::matmul(first, W) - error, bW / bW.norm()),
+       squares(at::matmul(linear - b, W))}
+  );
 }
 
 double constant(const Leading& l, const std::string& quantity) {
@@ -77,9 +79,6 @@ double constant(const Leading& l, const std::string& quantity) {
   if (quantity == "U-gradient") return l.U_gradient;
   return l.linear;
 }
-
-const char* const kQuantities[] = {
-    "output", "W-gradient", "U-gradient", "bias", "linear attention"};
 
 void claims(const Lab& lab, const Case& c, const std::string& quantity, double slack) {
   const Curve& curve = lab.report.curve("concentration", c.name, quantity);
@@ -116,6 +115,7 @@ void concentration(const Lab& lab) {
   std::vector<Case> cases;
   for (const double sd : {0.6, 1.2, 2.0}) cases.push_back(make_case(lab, "identity", sd));
   for (const char* kind : {"toeplitz", "rotated"}) cases.push_back(make_case(lab, kind, 0.6));
+  const size_t begin = lab.report.curves.size();
   for (const Case& c : cases) {
     for (const std::string quantity : kQuantities) {
       const bool exact = quantity == "linear attention";
@@ -127,16 +127,19 @@ void concentration(const Lab& lab) {
   for (size_t l = 0; l < o.lengths.size(); ++l) {
     const int64_t L = o.lengths[l];
     lab.tell("concentration", fmt::format("L = {}", L));
-    std::vector<Samples> samples(cases.size());
+    const int64_t count_cases = int64_t(cases.size());
+    const at::Tensor samples = at::empty({count_cases, kCount, o.repeats}, at::kDouble);
     lab.in_pieces(o.repeats, o.d, L, [&](int64_t first, int64_t count) {
       const at::Tensor G = lab.normals(Use::fixed, l, first, {count, L, o.d});
-      for (size_t i = 0; i < cases.size(); ++i) measure(cases[i], G, samples[i]);
+      for (int64_t i = 0; i < count_cases; ++i)
+        samples[i].narrow(1, first, count).copy_(measure(cases[size_t(i)], G));
     });
-    Curve* curve = &lab.report.curves[lab.report.curves.size() - cases.size() * 5];
     for (size_t i = 0; i < cases.size(); ++i) {
-      for (const std::string quantity : kQuantities) {
-        const double predicted = constant(cases[i].leading, quantity) / double(L);
-        curve++->points.push_back({L, estimate(at::cat(samples[i][quantity])), predicted});
+      for (size_t j = 0; j < kCount; ++j) {
+        const double predicted = constant(cases[i].leading, kQuantities[j]) / double(L);
+        lab.report.curves[begin + i * kCount + j].points.push_back(
+            {L, estimate(samples[int64_t(i)][int64_t(j)]), predicted}
+        );
       }
     }
   }
@@ -163,7 +166,7 @@ void random_query(const Lab& lab) {
   for (size_t l = 0; l < o.lengths.size(); ++l) {
     const int64_t L = o.lengths[l];
     lab.tell("random query", fmt::format("L = {}", L));
-    std::vector<std::vector<at::Tensor>> samples(scales.size());
+    const at::Tensor samples = at::empty({int64_t(scales.size()), R}, at::kDouble);
     lab.in_pieces(R, o.queries, L, [&](int64_t first, int64_t count) {
       const at::Tensor G = lab.normals(Use::random, l, first, {count, L + o.queries, o.d});
       const at::Tensor X = G.narrow(1, 0, L).contiguous();  // (count,L,d)
@@ -171,11 +174,11 @@ void random_query(const Lab& lab) {
       for (size_t i = 0; i < scales.size(); ++i) {
         const at::Tensor a = z * scales[i];
         const at::Tensor error = tilted_mean(X, a) - a;  // T_L - T, (count,Q,d)
-        samples[i].push_back(error.square().sum(2).mean(1));
+        samples[int64_t(i)].narrow(0, first, count).copy_(error.square().sum(2).mean(1));
       }
     });
     for (size_t i = 0; i < scales.size(); ++i) {
-      Point p{L, estimate(at::cat(samples[i])), std::nullopt};
+      Point p{L, estimate(samples[int64_t(i)]), std::nullopt};
       if (std::isfinite(constants[i])) p.predicted = constants[i] / double(L);
       lab.report.curves[begin + i].points.push_back(p);
     }

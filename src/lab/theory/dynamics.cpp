@@ -22,9 +22,9 @@ constexpr int64_t kPrompts = 32;  // per step and run
 struct Setup {
   std::string kind;
   at::Tensor Sigma, root;  // on the device
-  Parameters start;        // (S,d,d) (S)
+  Parameters start;        // (1,d,d) (1)
   double h;
-  int64_t steps, S;
+  int64_t steps;
 };
 
 Setup make_setup(const Lab& lab, const std::string& kind) {
@@ -38,74 +38,94 @@ Setup make_setup(const Lab& lab, const std::string& kind) {
       kind,
       Sigma.to(lab.device),
       root(Sigma).to(lab.device),
-      {A.expand({o.runs, o.d, o.d}).contiguous().to(lab.device),
-       at::full({o.runs}, alpha, A.options()).to(lab.device)},
+      {A.unsqueeze(0).to(lab.device), at::full({1}, alpha, A.options()).to(lab.device)},
       h,
-      std::max<int64_t>(1, int64_t(std::round(o.horizon / h))),
-      o.runs};
+      std::max<int64_t>(1, int64_t(std::round(o.horizon / h)))};
 }
 
 struct Batch {
-  at::Tensor X, x;  // (S,n,L,d) (S,n,Q,d)
+  at::Tensor X, x;  // (1,n,L,d) (1,n,Q,d)
 };
 
-Batch draw(const Lab& lab, const Setup& s, int64_t L, Use use, size_t number, int64_t first) {
+Batch draw(const Lab& lab, const Setup& s, int64_t L, Use use, size_t number, int64_t step) {
   const Options& o = lab.options;
-  const at::Tensor G = lab.normals(use, number, first, {s.S * kPrompts, L + o.queries, o.d});
-  const at::Tensor all = at::matmul(G, s.root).view({s.S, kPrompts, L + o.queries, o.d});
+  const at::Tensor G = lab.normals(use, number, step * kPrompts, {kPrompts, L + o.queries, o.d});
+  const at::Tensor all = at::matmul(G, s.root).unsqueeze(0);
   return {all.narrow(2, 0, L).contiguous(), all.narrow(2, L, o.queries).contiguous()};
 }
 
-double distance(const Parameters& p, const Parameters& q, at::Tensor* each = nullptr) {
-  const at::Tensor gap = ((p.A - q.A).square().sum({1, 2}) + (p.b - q.b).square()).sqrt();  // (S)
-  if (each) *each = gap;
-  return gap.mean().item<double>();
+double distance(const Parameters& p, const Parameters& q) {
+  return std::sqrt(((p.A - q.A).square().sum() + (p.b - q.b).square()).item<double>());
 }
 
-struct Trained {
-  Parameters end;
-  at::Tensor farthest;  // (S), over time
+// One run of softmax at length L.
+struct Run {
+  std::vector<double> risk, deviation;  // after each step
+  double farthest = 0, final_risk = 0;
 };
 
-// Softmax at length L; `path` holds the limit's parameters after each step.
-Trained train(
+// R_L of trained parameters on fresh prompts; the queries' noise is taken out as in training.
+double risk_at(const Lab& lab, const Setup& s, size_t number, int64_t L, const Parameters& p) {
+  const int64_t rounds = std::max<int64_t>(1, lab.options.repeats / 8 / kPrompts);
+  double sum = 0;
+  for (int64_t i = 0; i < rounds; ++i) {
+    const Batch batch = draw(lab, s, L, Use::evaluation, number, i);
+    sum += (softmax_risk(batch.X, batch.x, p).risk - limit_risk(s.Sigma, batch.x, p).risk)
+               .item<double>();
+  }
+  return sum / double(rounds) + linear_risk(s.Sigma, p, 0).item<double>();
+}
+
+// `path` holds the limit's parameters after each step.
+Run train(
     const Lab& lab, const Setup& s, size_t number, int64_t L, const std::vector<Parameters>& path
 ) {
-  Trajectory t{s.kind, L, {}, {}, {}};
+  Run run;
   Parameters p = s.start;
-  at::Tensor farthest = at::zeros_like(p.b), gap;
-  const int64_t every = std::max<int64_t>(1, s.steps / 50);
   for (int64_t i = 0; i <= s.steps; ++i) {
-    const double deviation = distance(p, path[size_t(i)], &gap);
-    farthest = at::maximum(farthest, gap);
-    if (i % every == 0 || i == s.steps) {
-      t.time.push_back(double(i) * s.h);
-      t.risk.push_back(linear_risk(s.Sigma, p, 0).mean().item<double>());
-      t.deviation.push_back(deviation);
-    }
+    run.deviation.push_back(distance(p, path[size_t(i)]));
+    run.risk.push_back(linear_risk(s.Sigma, p, 0).item<double>());
     if (i == s.steps) break;
-    const Batch batch = draw(lab, s, L, Use::training, number, i * s.S * kPrompts);
+    const Batch batch = draw(lab, s, L, Use::training, number, i);
     const Parameters g = softmax_risk(batch.X, batch.x, p).gradient;
     const Parameters noise = limit_risk(s.Sigma, batch.x, p).gradient;
     const Parameters closed = linear_gradient(s.Sigma, p, 0);
     p = moved(p, {g.A - noise.A + closed.A, g.b - noise.b + closed.b}, -s.h);
   }
-  lab.report.trajectories.push_back(t);
-  return {p, farthest};
+  run.farthest = *std::max_element(run.deviation.begin(), run.deviation.end());
+  run.final_risk = risk_at(lab, s, number, L, p);
+  return run;
 }
 
-// R_L of trained parameters on fresh prompts, one value per run; the queries' noise is taken out as
-// in training.
-at::Tensor final_risk(
-    const Lab& lab, const Setup& s, size_t number, int64_t L, const Parameters& p
+// The runs side by side, one thread each: no step waits for another run.
+std::vector<Run> train_all(
+    const Lab& lab, const Setup& s, size_t number, int64_t L, const std::vector<Parameters>& path
 ) {
-  const int64_t rounds = std::max<int64_t>(1, lab.options.repeats / 8 / kPrompts);
-  at::Tensor sum = at::zeros_like(p.b);
-  for (int64_t i = 0; i < rounds; ++i) {
-    const Batch batch = draw(lab, s, L, Use::evaluation, number, i * s.S * kPrompts);
-    sum += softmax_risk(batch.X, batch.x, p).risk - limit_risk(s.Sigma, batch.x, p).risk;
+  std::vector<Run> runs(static_cast<size_t>(lab.options.runs));
+  lab.each(lab.options.runs, [&](int64_t i) {
+    runs[size_t(i)] = train(lab, s, number + size_t(i) * 64, L, path);
+  });
+  return runs;
+}
+
+// About 50 points of the runs' mean.
+Trajectory mean_of(const Setup& s, int64_t L, const std::vector<Run>& runs) {
+  Trajectory t{s.kind, L, {}, {}, {}};
+  const int64_t every = std::max<int64_t>(1, s.steps / 50);
+  for (int64_t i = 0; i <= s.steps; i += every) {
+    double risk = 0, deviation = 0;
+    for (const Run& run : runs) risk += run.risk[size_t(i)], deviation += run.deviation[size_t(i)];
+    t.time.push_back(double(i) * s.h);
+    t.risk.push_back(risk / double(runs.size()));
+    t.deviation.push_back(deviation / double(runs.size()));
   }
-  return sum / double(rounds) + linear_risk(s.Sigma, p, 0);
+  return t;
+}
+
+Estimate over(const std::vector<Run>& runs, double Run::*member) {
+  std::vector<double> values;
+  for (const Run& run : runs) values.push_back(run.*member);
+  return estimate(at::tensor(values, at::kDouble));
 }
 
 // Descent of linear attention at length L: its risk is known, so nothing is drawn. 1/L = 0: the limit.
@@ -164,26 +184,25 @@ void dynamics(const Lab& lab) {
   for (const std::string kind : {"identity", "toeplitz"}) {
     const Setup s = make_setup(lab, kind);
     const std::vector<Parameters> path = linear_path(s, 0);
-    Trajectory limit{kind, 0, {}, {}, {}};
-    const int64_t every = std::max<int64_t>(1, s.steps / 50);
-    for (int64_t i = 0; i <= s.steps; i += every) {
-      limit.time.push_back(double(i) * s.h);
-      limit.risk.push_back(linear_risk(s.Sigma, path[size_t(i)], 0)[0].item<double>());
+    Run limit;
+    for (const Parameters& p : path) {
+      limit.risk.push_back(linear_risk(s.Sigma, p, 0).item<double>());
       limit.deviation.push_back(0);
     }
-    lab.report.trajectories.push_back(limit);
+    lab.report.trajectories.push_back(mean_of(s, 0, {limit}));
     Curve deviation{kPart, kind, "distance from the flow", {}, 0};
     Curve softmax{kPart, kind, "trained softmax risk", {}, 0};
     Curve linear{kPart, kind, "trained linear risk", {}, 0}, gap{kPart, kind, "risk gap", {}, 0};
     for (size_t l = 0; l < o.training.size(); ++l) {
       const int64_t L = o.training[l];
       lab.tell(kPart, fmt::format("{}, L = {}", kind, L));
-      const size_t number = l + (kind == "identity" ? 0 : 1000);
-      const Trained end = train(lab, s, number, L, path);
-      const Estimate risk = estimate(final_risk(lab, s, number, L, end.end));
+      const size_t number = l + (kind == "identity" ? 0 : 1 << 15);
+      const std::vector<Run> runs = train_all(lab, s, number, L, path);
+      lab.report.trajectories.push_back(mean_of(s, L, runs));
+      const Estimate risk = over(runs, &Run::final_risk);
       const Parameters linear_end = linear_path(s, 1 / double(L)).back();
-      const double reference = linear_risk(s.Sigma, linear_end, 1 / double(L))[0].item<double>();
-      deviation.points.push_back({L, estimate(end.farthest), std::nullopt});
+      const double reference = linear_risk(s.Sigma, linear_end, 1 / double(L)).item<double>();
+      deviation.points.push_back({L, over(runs, &Run::farthest), std::nullopt});
       softmax.points.push_back({L, risk, std::nullopt});
       linear.points.push_back({L, {reference, 0}, std::nullopt});
       gap.points.push_back({L, {std::abs(risk.value - reference), risk.error}, std::nullopt});

@@ -103,13 +103,13 @@ double limit_distance(const Lab& lab) {
   const at::Tensor z = normals(seed, stream(Use::values, 3), 1, 1, d)[0];
   const double sd = std::sqrt(at::dot(at::matmul(z, Gamma), z).item<double>());
   const Layer layer{m, Gamma, I * (0.8 / sd), I, z};
-  at::Tensor sum = at::zeros({d}, at::kDouble);
+  const at::Tensor means = at::empty({R, d}, at::kDouble);
   lab.in_pieces(R, d, L, [&](int64_t first, int64_t count) {
     const at::Tensor G = lab.normals(Use::fixed, 999, first, {count, L, d}).cpu();
-    sum += tilted(at::matmul(G, root(Gamma)) + m, layer.a()).mean.sum(0);
+    means.narrow(0, first, count).copy_(tilted(at::matmul(G, root(Gamma)) + m, layer.a()).mean);
   });
   const double error = std::sqrt(leading(layer).output / double(L * R));
-  return (sum / R - layer.output()).norm().item<double>() / error;
+  return (means.mean(0) - layer.output()).norm().item<double>() / error;
 }
 
 Estimate signs(const Lab& lab) {

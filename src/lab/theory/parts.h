@@ -29,7 +29,11 @@ struct Lab {
 
   at::Tensor normals(Use, size_t number, int64_t first, at::IntArrayRef shape) const;
 
-  // body(first, count) for the prompts 0 .. R-1, in pieces whose (count, Q, L) weights stay in the cache.
+  // body(i) for i = 0 .. n-1; on a CPU each thread takes some, and torch's own loops stay serial.
+  void each(int64_t n, const std::function<void(int64_t)>& body) const;
+
+  // body(first, count) for the prompts 0 .. R-1, in pieces whose (count, Q, L) weights stay in the
+  // cache; pieces run at the same time, so body writes to its own rows alone.
   void in_pieces(int64_t R, int64_t Q, int64_t L, const std::function<void(int64_t, int64_t)>& body)
       const;
 

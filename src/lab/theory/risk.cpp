@@ -47,7 +47,8 @@ at::Tensor risk_of(const at::Tensor& error, const Setting& s) {  // (n,Q,d) -> (
 void measure_length(const Lab& lab, size_t l, const std::vector<Setting>& list, size_t begin) {
   const Options& o = lab.options;
   const int64_t L = o.lengths[l], R = std::max<int64_t>(o.repeats / 8, 2);
-  std::vector<std::vector<at::Tensor>> softmax(list.size()), linear(list.size());
+  const at::Tensor softmax = at::empty({int64_t(list.size()), R}, at::kDouble);
+  const at::Tensor linear = at::empty_like(softmax);
   lab.in_pieces(R, o.queries, L, [&](int64_t first, int64_t count) {
     const at::Tensor all = lab.normals(Use::risk, l, first, {count, L + o.queries, o.d});
     const at::Tensor G = all.narrow(1, 0, L).contiguous();
@@ -61,20 +62,23 @@ void measure_length(const Lab& lab, size_t l, const std::vector<Setting>& list, 
       at::Tensor error = shared ? fixed : at::Tensor();
       if (!error.defined()) error = tilted_mean(G, g * t) / t - g;  // b m_a - x
       if (shared) fixed = error;
-      softmax[i].push_back(risk_of(error, list[i]));
-      if (shared) linear[i].push_back(risk_of(linear_error, list[i]));
+      const auto put = [&](const at::Tensor& to, const at::Tensor& e) {
+        to[int64_t(i)].narrow(0, first, count).copy_(risk_of(e, list[i]));
+      };
+      put(softmax, error);
+      if (shared) put(linear, linear_error);
     }
   });
   Curve* curve = &lab.report.curves[begin];
   for (size_t i = 0; i < list.size(); ++i) {
-    Point p{L, estimate(at::cat(softmax[i])), std::nullopt};
+    Point p{L, estimate(softmax[int64_t(i)]), std::nullopt};
     if (std::isfinite(list[i].constant)) p.predicted = list[i].constant / double(L);
     curve++->points.push_back(p);
     if (i % 2 != 0) continue;
     const Parameters calibrated{
         at::linalg_inv(list[i].Sigma) * list[i].t, at::scalar_tensor(1 / list[i].t, at::kDouble)};
     const double exact = linear_risk(list[i].Sigma, calibrated, 1 / double(L)).item<double>();
-    curve++->points.push_back({L, estimate(at::cat(linear[i])), exact});
+    curve++->points.push_back({L, estimate(linear[int64_t(i)]), exact});
   }
 }
 
