@@ -18,6 +18,7 @@ std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
 std::function<int()> declare_reproduce(CLI::App&);
 std::function<int()> declare_train(CLI::App&);
+std::function<int()> declare_theory(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
 
 // THE list of commands.
@@ -30,6 +31,7 @@ inline const std::vector<Command>& commands() {
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},
       {"train", "one run: any pattern of mixers on any task; goes on by itself", declare_train},
+      {"theory", "the large-prompt limit of softmax, against its closed forms", declare_theory},
   };
   return list;
 }

@@ -1,0 +1,53 @@
+// What the pictures share: their frame, numbers as text, the room that a text takes.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "report/svg.h"
+
+namespace horner {
+
+constexpr double kWidth = 720;
+constexpr int kColours = 8;
+
+inline std::string open_picture(const std::string& title, double height, double width = kWidth) {
+  return fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {:g} {:g}" width="{:g}" height="{:g}" role="img" aria-label="{}">)",
+      width,
+      height,
+      width,
+      height,
+      escape(title)
+  );
+}
+
+// About what 13 px of a sans-serif font takes; code points, not bytes.
+inline double text_width(const std::string& text) {
+  return 7.4 * double(std::count_if(text.begin(), text.end(), [](char c) {
+           return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+         }));
+}
+
+inline std::string text_at(
+    double x, double y, const std::string& anchor, const std::string& kind, const std::string& text
+) {
+  return fmt::format(
+      R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}"{}>{}</text>)",
+      x,
+      y,
+      anchor,
+      kind.empty() ? "" : " class=\"" + kind + "\"",
+      escape(text)
+  );
+}
+
+inline std::string line_at(double x1, double y1, double x2, double y2, const std::string& kind) {
+  return fmt::format(
+      R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" class="{}"/>)", x1, y1, x2, y2, kind
+  );
+}
+
+}  // namespace horner

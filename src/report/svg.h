@@ -1,0 +1,73 @@
+// Pictures as SVG, from plain numbers: charts, bars and maps.
+//
+// A picture holds classes, no colours: `picture_style()` gives them, for light and dark. A page has
+// the style once; a file of its own gets it by `svg_file`. Series differ by colour (the palette of
+// Okabe and Ito), by the shape of their marks, and by name beside them. Every mark carries a title:
+// what a pointer on it shows.
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "report/axis.h"
+
+namespace horner {
+
+struct Point {
+  double x = 0, y = 0;
+  double low = std::numeric_limits<double>::quiet_NaN();  // of an interval around y
+  double high = std::numeric_limits<double>::quiet_NaN();
+  std::string title = {};  // empty: made from name, x and y
+};
+
+struct Series {
+  std::string name;
+  std::vector<Point> points = {};
+  bool line = true;   // joined; else marks alone
+  bool marks = true;  // a mark on every point
+  bool band = false;  // intervals as a band instead of bars
+  bool dashed = false;
+  int colour = -1;  // of the palette; -1: its place in the chart
+};
+
+struct Chart {
+  std::string title;
+  Axis x, y;
+  std::vector<Series> series = {};
+  bool legend = false;  // below; names stand beside the series in any case where `labels`
+  bool labels = true;
+};
+
+struct Bars {
+  struct Bar {
+    std::string name;
+    double value = 0;
+    double low = std::numeric_limits<double>::quiet_NaN();
+    double high = std::numeric_limits<double>::quiet_NaN();
+    std::string text = {};  // beside the bar; empty: the value
+    int colour = 0;
+  };
+  std::string title;
+  Axis value;
+  std::vector<Bar> bars = {};
+};
+
+// Weights (rows,columns), row-major; blue where positive, orange where negative.
+struct HeatMap {
+  std::string title, row = "t", column = "s";  // what rows and columns count
+  int64_t rows = 0, columns = 0;
+  std::vector<double> values = {};
+  bool by_row = true;  // colours in proportion to the largest of their row, else of the map
+};
+
+std::string svg(const Chart&);
+std::string svg(const Bars&);
+std::string svg(const HeatMap&);
+
+std::string picture_style();                       // CSS
+std::string svg_file(const std::string& picture);  // a file of its own
+
+std::string escape(const std::string& text);  // for XML and HTML, in text and in attributes
+
+}  // namespace horner

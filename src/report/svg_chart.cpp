@@ -1,0 +1,217 @@
+// Lines and points over two axes.
+#include <cmath>
+
+#include "report/drawing.h"
+
+namespace horner {
+namespace {
+
+struct Box {
+  double left, top, right, bottom;
+};
+
+bool overlap(const Box& a, const Box& b) {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const Chart& chart) : c_(chart) {
+    std::vector<double> xs, ys;
+    double longest = 0;
+    for (const Series& s : c_.series) {
+      longest = std::max(longest, text_width(s.name));
+      for (const Point& p : s.points) {
+        xs.push_back(p.x);
+        for (const double y : {p.y, p.low, p.high}) ys.push_back(y);
+      }
+    }
+    x_ = make_scale(c_.x, xs, 6);
+    y_ = make_scale(c_.y, ys, 5);
+    for (const double tick : y_.ticks)
+      left_ = std::max(left_, 14 + text_width(tick_text(c_.y, tick)));
+    const bool ends = std::any_of(c_.series.begin(), c_.series.end(), [](const Series& s) {
+      return s.line && s.points.size() > 1;
+    });
+    if (c_.labels && ends) right_ = std::min(kWidth - 220, kWidth - 18 - longest);
+  }
+
+  std::string draw() {
+    const double below = c_.legend ? legend_height() : 0;
+    std::string body = open_picture(c_.title, bottom_ + 52 + below);
+    body += text_at(0, 16, "start", "head", c_.title);
+    body += text_at(0, top_ - 12, "start", "soft", c_.y.label);
+    body += axes();
+    for (size_t i = 0; i < c_.series.size(); ++i) body += series(i);
+    if (c_.labels && c_.series.size() > 1) body += names();
+    if (c_.legend) body += legend();
+    return body + "</svg>";
+  }
+
+ private:
+  double px(double x) const { return left_ + x_.place(x) * (right_ - left_); }
+  double py(double y) const { return bottom_ - y_.place(y) * (bottom_ - top_); }
+  bool shown(const Point& p) const { return x_.shows(p.x) && y_.shows(p.y); }
+
+  int colour(size_t i) const {
+    return (c_.series[i].colour < 0 ? int(i) : c_.series[i].colour) % kColours;
+  }
+
+  std::string axes() const {
+    std::string text;
+    for (const double tick : y_.ticks) {
+      text += line_at(left_, py(tick), right_, py(tick), "grid");
+      text += text_at(left_ - 8, py(tick) + 4, "end", "soft", tick_text(c_.y, tick));
+    }
+    for (const double tick : x_.ticks) {
+      text += line_at(px(tick), bottom_, px(tick), bottom_ + 5, "axis");
+      text += text_at(px(tick), bottom_ + 20, "middle", "soft", tick_text(c_.x, tick));
+    }
+    text += line_at(left_, bottom_, right_, bottom_, "axis");
+    return text + text_at((left_ + right_) / 2, bottom_ + 42, "middle", "soft", c_.x.label);
+  }
+
+  std::string title(const Series& s, const Point& p) const {
+    if (!p.title.empty()) return p.title;
+    std::string text = fmt::format(
+        "{}: {} {}, {} {:.4g}", s.name, c_.x.label, tick_text(c_.x, p.x), c_.y.label, p.y
+    );
+    if (y_.shows(p.low) && y_.shows(p.high))
+      text += fmt::format(" ({:.4g} .. {:.4g})", p.low, p.high);
+    return text;
+  }
+
+  // Circle, square, triangle, diamond: a series can be told without its colour.
+  static std::string mark(double x, double y, int shape) {
+    switch (shape % 4) {
+      case 1: return fmt::format("M{:.1f} {:.1f}h9v9h-9z", x - 4.5, y - 4.5);
+      case 2: return fmt::format("M{:.1f} {:.1f}l5.5 9.5h-11z", x, y - 6);
+      case 3: return fmt::format("M{:.1f} {:.1f}l6 6l-6 6l-6 -6z", x, y - 6);
+      default: return fmt::format("M{:.1f} {:.1f}a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z", x - 5, y);
+    }
+  }
+
+  std::string interval(const Series& s) const {
+    std::string forward, back, bars;
+    for (const Point& p : s.points) {
+      if (!shown(p) || !y_.shows(p.low) || !y_.shows(p.high)) continue;
+      const double x = px(p.x), low = py(p.low), high = py(p.high);
+      forward += fmt::format("{}{:.1f} {:.1f}", forward.empty() ? "M" : "L", x, high);
+      back = fmt::format("L{:.1f} {:.1f}", x, low) + back;
+      bars += fmt::format("M{0:.1f} {2:.1f}h8m-4 0V{1:.1f}m-4 0h8", x - 4, high, low);
+    }
+    if (forward.empty()) return "";
+    return s.band ? fmt::format(R"(<path class="band" d="{}{}z"/>)", forward, back)
+                  : fmt::format(R"(<path class="error" d="{}"/>)", bars);
+  }
+
+  std::string series(size_t i) const {
+    const Series& s = c_.series[i];
+    std::string text = fmt::format(R"(<g class="s{}">)", colour(i)) + interval(s), path;
+    bool pen = false;
+    for (const Point& p : s.points) {
+      if (shown(p)) path += fmt::format("{}{:.1f} {:.1f}", pen ? "L" : "M", px(p.x), py(p.y));
+      pen = shown(p);
+    }
+    if (s.line && !path.empty())
+      text += fmt::format(R"(<path class="curve{}" d="{}"/>)", s.dashed ? " dashed" : "", path);
+    for (const Point& p : s.points) {
+      if (!s.marks || !shown(p)) continue;
+      text += fmt::format(
+          R"(<path class="mark" tabindex="0" d="{}"><title>{}</title></path>)",
+          mark(px(p.x), py(p.y), int(i)),
+          escape(title(s, p))
+      );
+    }
+    return text + "</g>";
+  }
+
+  // Each name beside its series: the end of a line, the best point of a scatter; moved until it
+  // covers neither a mark nor another name.
+  std::string names() const {
+    std::vector<Box> taken;
+    for (const Series& s : c_.series) {
+      for (const Point& p : s.points) {
+        if (s.marks && shown(p))
+          taken.push_back({px(p.x) - 5, py(p.y) - 5, px(p.x) + 5, py(p.y) + 5});
+      }
+    }
+    std::string text;
+    for (size_t i = 0; i < c_.series.size(); ++i) {
+      const Series& s = c_.series[i];
+      const Point* end = nullptr;
+      for (const Point& p : s.points) {
+        if (shown(p) && (end == nullptr || p.x >= end->x)) end = &p;
+      }
+      if (end == nullptr) continue;
+      const double x = px(end->x), y = py(end->y), w = text_width(s.name);
+      const Box at = free_place(x, y, w, s.line && s.points.size() > 1, taken);
+      taken.push_back(at);
+      const double middle = (at.top + at.bottom) / 2;
+      text += fmt::format(R"(<g class="s{}">)", colour(i));
+      if (std::abs(middle - y) > 14) {
+        const double near = at.left > x ? at.left - 1 : at.right < x ? at.right + 1 : x;
+        text += line_at(x, y, near, middle, "lead");
+      }
+      text += text_at(at.left + 1, middle + 4.5, "start", "name", s.name) + "</g>";
+    }
+    return text;
+  }
+
+  Box free_place(double x, double y, double w, bool line, const std::vector<Box>& taken) const {
+    const double h = 16;
+    const auto box = [&](double left, double middle) {
+      return Box{left, middle - h / 2, left + w, middle + h / 2};
+    };
+    const auto free = [&](const Box& b) {
+      return b.left >= 0 && b.right <= kWidth && b.top >= 20 && b.bottom <= bottom_ + 4 &&
+             std::none_of(taken.begin(), taken.end(), [&](const Box& o) { return overlap(b, o); });
+    };
+    for (double away = 0; away < 200; away += 4) {
+      for (const double dy : {-away, away}) {
+        if (const Box right = box(x + 9, y + dy); free(right)) return right;
+        if (line) continue;
+        if (const Box left = box(x - 9 - w, y + dy); free(left)) return left;
+        if (away >= 16) {
+          if (const Box over = box(x - w / 2, y + dy); free(over)) return over;
+        }
+      }
+    }
+    return box(x + 9, y);
+  }
+
+  double legend_step() const {
+    double longest = 0;
+    for (const Series& s : c_.series) longest = std::max(longest, text_width(s.name));
+    return std::min(kWidth, longest + 36);
+  }
+  size_t legend_columns() const { return std::max<size_t>(1, size_t(kWidth / legend_step())); }
+  double legend_height() const {
+    return 20 * double((c_.series.size() + legend_columns() - 1) / legend_columns()) + 8;
+  }
+
+  std::string legend() const {
+    std::string text;
+    for (size_t i = 0; i < c_.series.size(); ++i) {
+      const double x = legend_step() * double(i % legend_columns()),
+                   y = bottom_ + 64 + 20 * double(i / legend_columns());
+      text += fmt::format(
+          R"(<g class="s{}"><path class="mark" d="{}"/>{}</g>)",
+          colour(i),
+          mark(x + 8, y - 4, int(i)),
+          text_at(x + 20, y, "start", "", c_.series[i].name)
+      );
+    }
+    return text;
+  }
+
+  const Chart& c_;
+  Scale x_, y_;
+  double left_ = 40, right_ = kWidth - 12, top_ = 56, bottom_ = 356;
+};
+
+}  // namespace
+
+std::string svg(const Chart& chart) { return Drawing(chart).draw(); }
+
+}  // namespace horner

@@ -1,0 +1,99 @@
+#include "report/svg.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace horner {
+namespace {
+
+TEST(Axis, NiceTicks) {
+  const Scale unit = make_scale({"y"}, {0, 1}, 5);
+  ASSERT_EQ(unit.ticks.size(), 6u);
+  for (int i = 0; i < 6; ++i) EXPECT_NEAR(unit.ticks[size_t(i)], .2 * i, 1e-12);
+  const Scale s = make_scale({"y"}, {13, 87}, 5);
+  EXPECT_EQ(s.ticks, (std::vector<double>{0, 20, 40, 60, 80, 100}));
+  EXPECT_DOUBLE_EQ(s.place(50), 0.5);
+  EXPECT_EQ(make_scale({"y"}, {-3, 4}, 4).ticks, (std::vector<double>{-4, -2, 0, 2, 4}));
+  const Scale one = make_scale({"y"}, {7}, 5);
+  EXPECT_TRUE(one.low < 7 && one.high > 7);
+}
+
+TEST(Axis, LogTicks) {
+  const Axis T{"T", true, 2};
+  const Scale s = make_scale(T, {64, 1024}, 6);
+  EXPECT_EQ(s.ticks, (std::vector<double>{64, 128, 256, 512, 1024}));
+  EXPECT_DOUBLE_EQ(s.place(256), 0.5);  // the air is the same on both sides
+  EXPECT_FALSE(s.shows(0));
+  EXPECT_FALSE(s.shows(std::nan("")));
+  const Scale decades = make_scale({"loss", true}, {1e-8, 1}, 5);
+  EXPECT_LE(decades.ticks.size(), 6u);
+  EXPECT_EQ(tick_text({"state", true, 2, true}, 16384), "16 KiB");
+}
+
+TEST(Svg, EscapesEveryText) {
+  const std::string bad = "<a href=\"x\">&'\x01\xff";
+  EXPECT_EQ(escape(bad), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\xEF\xBF\xBD");
+  Chart chart{bad, {bad}, {bad}, {{bad, {{1, 2}, {2, 3}}}, {bad, {{1, 1}}}}, true};
+  for (const std::string& picture :
+       {svg(chart), svg(Bars{bad, {bad}, {{bad, 1}}}), svg(HeatMap{bad, bad, bad, 1, 1, {1}})}) {
+    EXPECT_EQ(picture.find("<a"), std::string::npos);
+    EXPECT_EQ(picture.find('\x01'), std::string::npos);
+  }
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Svg, ChartSkipsWhatAnAxisCannotShow) {
+  Chart chart{
+      "t", {"x", true}, {"y"}, {{"a", {{0, 1}, {1, 2}, {10, std::nan("")}, {100, 3, 2, 4}}}}};
+  const std::string picture = svg(chart);
+  EXPECT_EQ(count(picture, "class=\"mark\""), 2u);
+  EXPECT_EQ(count(picture, "class=\"error\""), 1u);
+  EXPECT_EQ(picture.find("nan"), std::string::npos);
+  EXPECT_NE(picture.find("a: x 100, y 3 (2 .. 4)"), std::string::npos);
+  EXPECT_NE(svg(Chart{"empty", {"x"}, {"y"}, {}}).find("</svg>"), std::string::npos);
+}
+
+// Names of series that end in one place must not cover each other.
+TEST(Svg, NamesStandApart) {
+  Chart chart{"t", {"x"}, {"y"}, {}};
+  for (const char* name : {"softmax", "taylor", "linear", "gla", "mlstm"})
+    chart.series.push_back({name, {{0, 0}, {1, 1}}});
+  const std::string picture = svg(chart);
+  std::vector<double> places;
+  for (size_t at = picture.find("class=\"name\""); at != std::string::npos;
+       at = picture.find("class=\"name\"", at + 1)) {
+    const size_t y = picture.rfind("y=\"", at);
+    places.push_back(std::stod(picture.substr(y + 3)));
+  }
+  ASSERT_EQ(places.size(), 5u);
+  std::sort(places.begin(), places.end());
+  for (size_t i = 1; i < places.size(); ++i) EXPECT_GE(places[i] - places[i - 1], 16);
+}
+
+TEST(Svg, MapAveragesBlocksAndShowsSigns) {
+  HeatMap map{"t", "t", "s", 128, 128, std::vector<double>(128 * 128, 0)};
+  map.values[0] = 4;                 // block (0,0) of 2 x 2
+  map.values[127 * 128 + 127] = -8;  // the last block
+  const std::string picture = svg(map);
+  EXPECT_EQ(count(picture, "class=\"row\""), 64u);
+  EXPECT_EQ(count(picture, "class=\"plus\""), 1u);
+  EXPECT_EQ(count(picture, "class=\"minus\""), 1u);
+  EXPECT_NE(picture.find("t 1: most weight on s 1, 1<"), std::string::npos);
+  EXPECT_NE(picture.find("t 127: most weight on s 127, -2<"), std::string::npos);
+  EXPECT_ANY_THROW(svg(HeatMap{"t", "t", "s", 2, 2, {1}}));
+}
+
+TEST(Svg, FileStandsAlone) {
+  const std::string file = svg_file(svg(Chart{"t", {"x"}, {"y"}, {{"a", {{0, 1}, {1, 2}}}}}));
+  EXPECT_EQ(file.find("<svg xmlns=\"http://www.w3.org/2000/svg\""), 0u);
+  EXPECT_NE(file.find("<style>"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace horner

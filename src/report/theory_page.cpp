@@ -1,0 +1,200 @@
+#include "report/theory_page.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/options.h"
+
+namespace horner::theory {
+namespace {
+
+// Marks with intervals where it was measured, a dashed line of the same colour where a closed form says.
+void add(horner::Chart& chart, const Curve& curve, const std::string& name, int colour) {
+  Series measured{.name = name, .colour = colour}, closed{.name = "", .colour = colour};
+  closed.dashed = true;
+  closed.marks = false;
+  for (const Point& p : curve.points) {
+    const Interval i = interval(p.measured);
+    measured.points.push_back(
+        {double(p.L), p.measured.value, std::max(i.low, p.measured.value / 100), i.high}
+    );
+    if (p.predicted) closed.points.push_back({.x = double(p.L), .y = *p.predicted});
+  }
+  measured.line = closed.points.empty();
+  chart.series.push_back(measured);
+  if (!closed.points.empty()) chart.series.push_back(closed);
+}
+
+Chart chart_over_L(const std::string& title, const std::string& y) {
+  return {
+      .title = title,
+      .x = {.label = "prompt length L", .log = true, .base = 2},
+      .y = {.label = y, .log = true}};
+}
+
+bool starts_with(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
+
+Chart trajectories(const Report& report, const std::string& kind) {
+  Chart chart{
+      .title = "Training: " + kind + " covariance",
+      .x = {.label = "time"},
+      .y = {.label = "R_inf of the parameters", .log = true, .low = 1e-6}};
+  int colour = 0;
+  for (const Trajectory& t : report.trajectories) {
+    if (t.covariance != kind) continue;
+    Series series{
+        .name = t.L == 0 ? "linear flow" : fmt::format("L = {}", t.L), .colour = colour++};
+    series.marks = false;
+    series.dashed = t.L == 0;
+    for (size_t i = 0; i < t.time.size(); ++i)
+      if (t.risk[i] >= 1e-6) series.points.push_back({.x = t.time[i], .y = t.risk[i]});
+    chart.series.push_back(series);
+  }
+  return chart;
+}
+
+SortTable claim_table(const Report& report) {
+  SortTable table{{"verdict", "part", "claim", "measured", "interval of 95 %", "expected"}, {}};
+  for (const Claim& c : report.claims) {
+    const std::string band = std::isinf(c.most) ? fmt::format("above {:.4g}", c.least)
+                             : std::isinf(c.least)
+                                 ? fmt::format("below {:.4g}", c.most)
+                                 : fmt::format("{:.4g} .. {:.4g}", c.least, c.most);
+    table.rows.push_back(
+        {{c.verdict()},
+         {c.part},
+         {c.statement},
+         cell(c.measured.value),
+         {c.measured.low == c.measured.high
+              ? "exact"
+              : fmt::format("{:.4g} .. {:.4g}", c.measured.low, c.measured.high)},
+         {band}}
+    );
+  }
+  return table;
+}
+
+SortTable curve_table(const Report& report, const std::string& part) {
+  SortTable table{{"setting", "quantity", "L", "measured", "closed form", "exponent"}, {}};
+  for (const Curve& curve : report.curves) {
+    if (curve.part != part) continue;
+    const auto k = curve.exponent();
+    for (const Point& p : curve.points) {
+      table.rows.push_back(
+          {{curve.name},
+           {curve.quantity},
+           cell(double(p.L)),
+           cell_interval(p.measured.value, interval(p.measured).high - p.measured.value),
+           p.predicted ? cell(*p.predicted) : Cell{"-"},
+           k ? cell_interval(k->value, k->high - k->value) : Cell{"-"}}
+      );
+    }
+  }
+  return table;
+}
+
+struct Words {
+  const char *part, *title, *text;
+};
+
+const Words kWords[] = {
+    {"concentration",
+     "One query, longer and longer prompts",
+     "Softmax over L Gaussian tokens against its limit (m + a Gamma) W, and its gradients against "
+     "theirs. Marks: measured, with intervals of 95 %. Dashed: the closed leading term, which "
+     "holds "
+     "once L is far above exp(sd^2), sd being the standard deviation of the logits."},
+    {"random query",
+     "Random queries",
+     "With z ~ N(0, I) large queries dominate: the exponent falls smoothly from 1 as the logits "
+     "grow, "
+     "and nothing marks the scale at which the leading constant stops to exist."},
+    {"regression",
+     "In-context regression at given parameters",
+     "A = t Sigma^-1, b = 1/t predicts exactly in the limit, whatever t is. At finite L a small t "
+     "has "
+     "the closed risk; the scale t = c, in which the flow ends, falls more slowly."},
+    {"dynamics",
+     "Training at length L",
+     "Gradient descent of softmax on fresh prompts of L tokens beside that of its linear limit, "
+     "same "
+     "start and steps. R_inf tells how good the parameters would be with an endless prompt."},
+};
+
+}  // namespace
+
+std::string verdict(const Report& report) {
+  size_t holds = 0, open = 0;
+  for (const Claim& c : report.claims) {
+    holds += c.verdict() == "holds";
+    open += c.verdict() == "not shown";
+  }
+  std::string text = fmt::format("{} of {} claims hold", holds, report.claims.size());
+  if (open > 0) text += fmt::format(", {} not shown", open);
+  if (report.refuted() > 0) text += fmt::format(", {} do not hold", report.refuted());
+  return text + ".";
+}
+
+std::vector<NamedChart> charts(const Report& report) {
+  Chart errors = chart_over_L("Errors at one query (identity, logit sd 0.6)", "mean squared error");
+  Chart scales = chart_over_L("Output error, larger logits", "mean squared error");
+  Chart queries = chart_over_L("Output error, random queries", "mean squared error");
+  Chart risks = chart_over_L("Risk of in-context regression", "risk");
+  Chart trained = chart_over_L("After training (identity)", "");
+  int error = 0, scale = 0, query = 0, risk = 0, after = 0;
+  for (const Curve& c : report.curves) {
+    if (c.part == "concentration" && c.name == "identity, logit sd 0.6")
+      add(errors, c, c.quantity, error++);
+    if (c.part == "concentration" && c.quantity == "output" && starts_with(c.name, "identity"))
+      add(scales, c, c.name.substr(10), scale++);
+    if (c.part == "random query") add(queries, c, c.name, query++);
+    if (c.part == "regression" && starts_with(c.name, "identity"))
+      add(risks, c, c.quantity.substr(0, 7) + c.name.substr(9), risk++);
+    if (c.part == "dynamics" && c.name == "identity") add(trained, c, c.quantity, after++);
+  }
+  std::vector<NamedChart> list = {
+      {"errors", errors}, {"logits", scales}, {"random_query", queries}, {"regression", risks}};
+  if (report.trajectories.empty()) return list;
+  list.push_back({"training_identity", trajectories(report, "identity")});
+  list.push_back({"training_toeplitz", trajectories(report, "toeplitz")});
+  list.push_back({"trained", trained});
+  return list;
+}
+
+Page page(const Report& report) {
+  Page page{.title = "horner theory"};
+  page.verdict = "Softmax over a long Gaussian prompt is linear attention: " + verdict(report);
+  for (const Claim& c : report.claims) {
+    if (c.verdict() != "holds") page.warnings.push_back(c.sentence());
+  }
+  page.sections.push_back({"Claims", sortable(claim_table(report))});
+  std::vector<std::string> pictures;
+  for (const NamedChart& named : charts(report)) pictures.push_back(figure(svg(named.chart)));
+  size_t next = 0;
+  for (const Words& words : kWords) {
+    const size_t count = words.part == std::string("concentration") ? 2
+                         : words.part == std::string("dynamics")    ? pictures.size() - next
+                                                                    : 1;
+    if (count == 0) continue;
+    const std::vector<std::string> own(
+        pictures.begin() + ptrdiff_t(next), pictures.begin() + ptrdiff_t(next + count)
+    );
+    next += count;
+    page.sections.push_back(
+        {words.title,
+         paragraph(words.text) + side_by_side(own) +
+             folded("every number", sortable(curve_table(report, words.part)))}
+    );
+  }
+  Options options = report.options;
+  page.origin = {
+      {"command", "horner theory"},
+      {"settings", to_line(to_json(options))},
+      {"device", report.device},
+      {"dtype", "float64"},
+      {"seconds", fmt::format("{:.0f}", report.seconds)}};
+  return page;
+}
+
+}  // namespace horner::theory
