@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace horner {
@@ -13,6 +14,12 @@ struct Command {
   std::function<int()> (*declare
   )(CLI::App&);  // adds the flags; what it returns gives the exit code
 };
+
+// The words after the program's name, for the pages that say how they were made.
+inline std::vector<std::string>& command_line() {
+  static std::vector<std::string> words;
+  return words;
+}
 
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);

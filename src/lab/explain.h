@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "lab/confusion.h"
 
 namespace horner {
 
@@ -32,6 +33,11 @@ struct Explanation {
     std::string name;
     std::vector<int64_t> shape;
   };
+  struct Matrix {  // of the dynamical-systems form, first head: one row a token
+    std::string name;
+    int64_t rows, columns;  // at most 64 columns are kept
+    std::vector<double> values;
+  };
 
   std::string mixer, equation, paper;
   Json settings;
@@ -44,17 +50,23 @@ struct Explanation {
   std::string op;                  // the recurrence inside
   int64_t F = 0;                   // numbers of state per value channel
   std::vector<double> transition;  // quantiles 0, 1/4, 1/2, 3/4, 1 of Lambda's eigenvalues
+  std::vector<double> spectrum;    // quantiles 0, 1/64, .., 1
   double growing = 0;              // share of them above 1
-  double half_life = 0;        // tokens, of the median eigenvalue; infinite where it is 1 or more
-  std::string consequence;     // what the range of eigenvalues means
+  double half_life = 0;          // tokens, of the median eigenvalue; infinite where it is 1 or more
+  std::vector<Matrix> matrices;  // Lambda, B, C
+  std::string consequence;       // what the range of eigenvalues means
   std::vector<double> orders;  // share of mean |x^n/n!|, n = 0..10, where scores are exponentiated
   double row_sum_low = 0, row_sum_high = 0, negative_mass = 0;  // of the map's rows
   std::vector<double> map;  // (T,T) of the first head, for pictures
   int64_t T = 0;
+  Confusion confusion;
 
   Json json() const;
 };
 
 Explanation explain(const std::string& mixer, const ExplainOptions&);
+
+// ln 2 / -ln(eigenvalue), in tokens: 0 for one at or below 0, infinite for one at or above 1.
+double half_life(double eigenvalue);
 
 }  // namespace horner
