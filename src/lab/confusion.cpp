@@ -9,18 +9,28 @@ namespace {
 constexpr double kSame = 1e-3, kOther = 1e-1;
 constexpr int64_t kQueries = 64;
 
-// The weights of a query (1,1,H,K) over all T tokens, asked at the last.   (H,T)
-at::Tensor weights(const Core& core, const at::Tensor& q) {
-  Inputs in = core.in;
-  const int64_t T = in.v.size(1), G = in.v.size(2);
-  in.v = at::eye(T, in.v.options()).view({1, T, 1, T}).expand({1, T, G, T}).contiguous();
-  in.q = in.q.clone();
-  in.q.narrow(1, T - 1, 1).copy_(q);
-  Options options = core.options;
-  options.form = "auto";
-  options.final_state = false;
-  options.log_norm = false;
-  return run(*core.op, in, {}, options).o.select(1, T - 1).squeeze(0);
+// The weights of queries (n,H,K) over all T tokens, each asked at the last.   (n,H,T)
+at::Tensor weights(const Core& core, const at::Tensor& queries) {
+  const int64_t T = core.in.v.size(1), G = core.in.v.size(2), H = core.in.q.size(2);
+  const int64_t most = std::max<int64_t>(1, (int64_t(1) << 22) / (T * T * H));
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& some : queries.split(most)) {
+    const int64_t n = some.size(0);
+    Inputs in;
+    in.q = core.in.q.repeat({n, 1, 1, 1});
+    in.q.select(1, T - 1).copy_(some);
+    in.v = at::eye(T, core.in.v.options()).view({1, T, 1, T}).repeat({n, 1, G, 1});
+    for (const auto& [to, from] :
+         {std::pair{&in.k, &core.in.k}, {&in.g, &core.in.g}, {&in.beta, &core.in.beta}}) {
+      if (from->defined()) *to = at::cat(std::vector<at::Tensor>(size_t(n), *from));
+    }
+    Options options = core.options;
+    options.form = "auto";
+    options.final_state = false;
+    options.log_norm = false;
+    rows.push_back(run(*core.op, in, {}, options).o.select(1, T - 1));
+  }
+  return at::cat(rows);
 }
 
 }  // namespace
@@ -33,20 +43,18 @@ Confusion confusion(const Core& given) {
     if (x->defined()) *x = x->narrow(0, 0, 1);
   }
   const int64_t T = core.in.q.size(1), n = std::min(T, kQueries);
-  std::vector<at::Tensor> rows, doubled;
-  for (int64_t i = T - n; i < T; ++i) {
-    const at::Tensor q = core.in.q.narrow(1, i, 1);
-    const at::Tensor eta = core.eta.defined() ? core.eta[0][i].unsqueeze(-1) : at::Tensor();
-    rows.push_back(weights(core, q));
-    doubled.push_back(weights(core, 2 * q));
-    if (!eta.defined()) continue;
-    rows.back() = rows.back() / eta;
-    doubled.back() = doubled.back() / eta;
+  const at::Tensor asked = core.in.q[0].narrow(0, T - n, n);  // (n,H,K)
+  at::Tensor w = weights(core, asked), w2 = weights(core, 2 * asked);
+  if (core.eta.defined()) {
+    const at::Tensor eta = core.eta[0].narrow(0, T - n, n).unsqueeze(-1);  // (n,H,1)
+    w = w / eta;
+    w2 = w2 / eta;
   }
-  const at::Tensor w = at::stack(rows, 1), w2 = at::stack(doubled, 1);    // (H,n,T)
-  const at::Tensor q = core.in.q[0].narrow(0, T - n, n).transpose(0, 1);  // (H,n,K)
-  const at::Tensor size = w.norm(2, -1).clamp_min(1e-300);                // (H,n)
-  const at::Tensor apart = at::cdist(w, w) / size.unsqueeze(-1);          // (H,n,n)
+  w = w.transpose(0, 1);  // (H,n,T)
+  w2 = w2.transpose(0, 1);
+  const at::Tensor q = asked.transpose(0, 1);                     // (H,n,K)
+  const at::Tensor size = w.norm(2, -1).clamp_min(1e-300);        // (H,n)
+  const at::Tensor apart = at::cdist(w, w) / size.unsqueeze(-1);  // (H,n,n)
   const at::Tensor other = at::cdist(q, q) > kOther * q.norm(2, -1, true);
   const at::Tensor confused = apart.le(kSame).logical_and(other).to(at::kDouble);
   for (int64_t h = 0; h < w.size(0); ++h) {

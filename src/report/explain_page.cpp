@@ -135,7 +135,7 @@ Section map_section(const Explanation& e) {
 
 Section forgetting_section(const Explanation& e) {
   std::string body = paragraph(fmt::format(
-      "Eigenvalues {:.3f} .. {:.3f}, median {:.3f}, {:.0f} % above 1; median half-life {}. {}.",
+      "Eigenvalues {:.3f} .. {:.3f}, median {:.3f}, {:.0f} % above 1; median half-life {}; {}.",
       e.transition.front(),
       e.transition.back(),
       e.transition[2],
