@@ -34,7 +34,7 @@ std::string meaning(const std::string& op, double low, double high) {
 }
 
 void look_at_system(Explanation& e, const System& s) {
-  const at::Tensor values = s.Lambda.dim() == 5 ? at::linalg_eigvalsh(s.Lambda) : s.Lambda;
+  const at::Tensor values = s.Lambda.dim() == 5 ? at::real(at::linalg_eigvals(s.Lambda)) : s.Lambda;
   const at::Tensor later =
       values.narrow(1, 1, values.size(1) - 1).flatten();  // Lambda_1 meets h_0 = 0
   e.F = s.C.size(3);
@@ -53,7 +53,7 @@ void look_at_system(Explanation& e, const System& s) {
 
 // The probe of arXiv:2507.23632: which orders of the exponential the scores live in.
 void look_at_orders(Explanation& e, const Core& core) {
-  if (core.op->name != "attention" && core.op->name != "power") return;
+  if (core.name() != "attention" && core.name() != "power") return;
   const int64_t r = core.in.q.size(2) / core.in.k.size(2);
   const double scale = core.options.scale.value_or(1 / std::sqrt(double(core.in.q.size(3))));
   const at::Tensor x =
@@ -96,7 +96,7 @@ Explanation explain(const std::string& name, const ExplainOptions& o) {
   const c10::NoGradGuard no_graph;
   mixer->to(at::kDouble);
   const Core core = mixer->core(at::randn({1, o.T, o.D}, at::kDouble));
-  e.op = core.op->name;
+  e.op = core.name();
   e.T = o.T;
   if (mixer->causal()) look_at_system(e, system_of(core));
   look_at_orders(e, core);
