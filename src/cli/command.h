@@ -21,8 +21,10 @@ inline std::vector<std::string>& command_line() {
   return words;
 }
 
+std::function<int()> declare_compare(CLI::App&);
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
+std::function<int()> declare_report(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
 
 // THE list of commands.
@@ -30,6 +32,10 @@ inline const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"list", "the ops and mixers: equation, paper, settings, state size", declare_list},
       {"explain", "one mixer: equation, parameters, state, transition, map", declare_explain},
+      {"compare",
+       "mixers side by side on equal terms: scores, state, speed, a verdict, a page",
+       declare_compare},
+      {"report", "the page of a comparison again, or of runs beside each other", declare_report},
       {"verify",
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "core/check.h"
 #include "core/file.h"
 #include "report/explain_page.h"
 #include "report/origin.h"
@@ -107,13 +108,17 @@ std::function<int()> declare_explain(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
   const auto mixer = std::make_shared<std::string>(), out = std::make_shared<std::string>();
   const auto json = std::make_shared<bool>(false);
-  app.add_option("mixer", *mixer, "a mixer of `horner list`")->required();
+  app.add_option("mixer", *mixer, "a mixer of `horner list`; none with --checkpoint");
   add_flags(app, *options);
   app.add_flag("--json", *json, "everything, as JSON");
   app.add_option(
       "--out", *out, "folder that explain.json, explain.html and plots/*.svg are written to"
   );
   return [=] {
+    HORNER_CHECK(
+        mixer->empty() != options->checkpoint.empty(),
+        "explain takes a mixer of `horner list`, or --checkpoint"
+    );
     const Explanation e = explain(*mixer, *options);
     if (!out->empty()) write(e, *options, *out);
     if (*json) {

@@ -76,29 +76,25 @@ double half_life(double eigenvalue) {
                         : std::numeric_limits<double>::infinity();
 }
 
-Explanation explain(const std::string& name, const ExplainOptions& o) {
-  HORNER_CHECK(o.T >= 2 && o.T <= 1024, "T must be in 2 .. 1024, got {}", o.T);
-  const MixerType& type = find_mixer(name);
+Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor& x) {
   Explanation e;
   e.mixer = type.name;
   e.equation = type.equation;
   e.paper = type.paper;
-  e.settings = type.parse(o.settings);
-  at::manual_seed(uint64_t(o.seed));
-  const auto mixer = type.make(o.D, e.settings);
-  e.voids = mixer->voids();
-  for (const auto& parameter : mixer->named_parameters()) {
+  e.settings = mixer.options();
+  e.voids = mixer.voids();
+  for (const auto& parameter : mixer.named_parameters()) {
     e.parameters.push_back({parameter.key(), parameter.value().sizes().vec()});
     e.parameter_count += parameter.value().numel();
   }
-  if (mixer->causal()) look_at_sizes(e, type, o.D);
+  if (mixer.causal()) look_at_sizes(e, type, mixer.width());
 
   const c10::NoGradGuard no_graph;
-  mixer->to(at::kDouble);
-  const Core core = mixer->core(at::randn({1, o.T, o.D}, at::kDouble));
+  mixer.to(at::kDouble);
+  const Core core = mixer.core(x.to(at::kDouble));
   e.op = core.name();
-  e.T = o.T;
-  if (mixer->causal()) look_at_system(e, system_of(core));
+  e.T = x.size(1);
+  if (mixer.causal()) look_at_system(e, system_of(core));
   look_at_orders(e, core);
   e.confusion = confusion(core);
   const at::Tensor map = map_of(core).squeeze(0);  // (H,T,T)
@@ -107,6 +103,15 @@ Explanation explain(const std::string& name, const ExplainOptions& o) {
   e.row_sum_high = map.sum(-1).max().item<double>();
   e.negative_mass = (-map).clamp_min(0).sum().item<double>() / map.abs().sum().item<double>();
   return e;
+}
+
+Explanation explain(const std::string& name, const ExplainOptions& o) {
+  HORNER_CHECK(o.T >= 2 && o.T <= 1024, "T must be in 2 .. 1024, got {}", o.T);
+  at::manual_seed(uint64_t(o.seed));
+  if (!o.checkpoint.empty()) return explain_checkpoint(o);
+  const MixerType& type = find_mixer(name);
+  const auto mixer = type.make(o.D, type.parse(o.settings));
+  return explain_mixer(*mixer, type, at::randn({1, o.T, o.D}, at::kDouble));
 }
 
 Json Explanation::json() const {

@@ -7,6 +7,7 @@
 
 #include "core/json.h"
 #include "lab/confusion.h"
+#include "model/model.h"
 
 namespace horner {
 
@@ -15,6 +16,9 @@ struct ExplainOptions {
   int64_t D = 64;
   int64_t T = 64;
   int64_t seed = 0;
+  std::string checkpoint;
+  int64_t layer = 0;
+  std::string text;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
@@ -22,6 +26,11 @@ struct ExplainOptions {
     visit("D", D, "model dim");
     visit("T", T, "tokens of the random input that it is looked at with");
     visit("seed", seed, "seed of weights and input");
+    visit(
+        "checkpoint", checkpoint, "run or model folder: a trained layer instead of a fresh mixer"
+    );
+    visit("layer", layer, "which layer of the checkpoint, from 0");
+    visit("text", text, "file whose bytes the checkpoint reads; empty: random tokens");
   }
 };
 
@@ -64,7 +73,14 @@ struct Explanation {
   Json json() const;
 };
 
+// With a checkpoint the mixer is that of its layer, and `mixer` may be empty.
 Explanation explain(const std::string& mixer, const ExplainOptions&);
+
+Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor& x);  // x (1,T,D)
+Explanation explain_checkpoint(const ExplainOptions&);
+
+// The map of the first head of a layer's mixer while the model reads an input.   (T,T), row-major
+std::vector<double> map_of_layer(Model& model, int64_t layer, const at::Tensor& input);
 
 // ln 2 / -ln(eigenvalue), in tokens: 0 for one at or below 0, infinite for one at or above 1.
 double half_life(double eigenvalue);

@@ -118,6 +118,7 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
       "[{}] both directions read a sequence whole: no state goes on",
       name()
   );
+  if (context.look) context.look(*this, x);
   Pass pass(state, context);
   const at::Tensor y = mix(x, pass);
   if (causal()) state = pass.after();

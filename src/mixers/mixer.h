@@ -20,11 +20,14 @@
 
 namespace horner {
 
+class Mixer;
+
 struct Context {
   at::Tensor cu_seqlens;          // (n+1): a packed batch, B = 1; sequence j has row j of the state
   std::optional<int64_t> window;  // of `window`, for this forward alone
   std::string form = "auto";
   int64_t chunk = 64;
+  std::function<void(const Mixer&, const at::Tensor& x)> look;  // sees what each mixer gets
 };
 
 // One forward of a mixer: the state before, read in order, the state after, written in the same
