@@ -25,6 +25,7 @@ std::function<int()> declare_compare(CLI::App&);
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
 std::function<int()> declare_report(CLI::App&);
+std::function<int()> declare_train(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
 
 // THE list of commands.
@@ -39,6 +40,7 @@ inline const std::vector<Command>& commands() {
       {"verify",
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},
+      {"train", "one run: any pattern of mixers on any task; goes on by itself", declare_train},
   };
   return list;
 }

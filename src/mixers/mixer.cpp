@@ -38,7 +38,7 @@ at::Tensor Pass::running_sum(const at::Tensor& x) {
 Options Pass::with_form(Options options) const {
   options.form = context_.form;
   options.chunk = context_.chunk;
-  options.final_state = options.causal;
+  options.final_state = options.causal && context_.keep_state;
   return options;
 }
 
@@ -121,7 +121,7 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
   if (context.look) context.look(*this, x);
   Pass pass(state, context);
   const at::Tensor y = mix(x, pass);
-  if (causal()) state = pass.after();
+  if (causal() && context.keep_state) state = pass.after();
   return y;
 }
 
@@ -146,7 +146,7 @@ at::Tensor Mixer::forward_packed(const at::Tensor& x, State& state, const Contex
     y.push_back(forward(x.narrow(1, start[j], length), row, own));
     rows.push_back(std::move(row));
   }
-  if (causal()) state = stack_rows(rows);
+  if (causal() && context.keep_state) state = stack_rows(rows);
   return at::cat(y, 1);
 }
 

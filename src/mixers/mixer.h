@@ -28,6 +28,9 @@ struct Context {
   std::string form = "auto";
   int64_t chunk = 64;
   std::function<void(const Mixer&, const at::Tensor& x)> look;  // sees what each mixer gets
+  bool keep_state = true;  // false: the state after is not wanted, as in training
+  at::Tensor lengths;      // (B): tokens of each row, later ones are padding; read by Model
+  bool recompute = false;  // blocks are computed again in backward; read by Model
 };
 
 // One forward of a mixer: the state before, read in order, the state after, written in the same

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/initial.h"
 
 namespace horner {
 
@@ -38,6 +39,7 @@ Linear linear(torch::nn::Module& m, const std::string& name, at::Tensor weight, 
 }
 
 Linear linear(torch::nn::Module& m, const std::string& name, int64_t in, int64_t out, bool bias) {
+  const Initial own(name);
   return linear(m, name, normal({out, in}), bias);
 }
 
@@ -59,6 +61,7 @@ ShortConv short_conv(
 ) {
   ShortConv conv;
   if (o.kernel == 0) return conv;
+  const Initial own(name);
   const double bound = 1 / std::sqrt(double(o.kernel));
   conv.activation = o.activation;
   conv.weight =

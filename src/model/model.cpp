@@ -6,12 +6,15 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/initial.h"
+#include "model/recompute.h"
 
 namespace horner {
 namespace {
 
 // "taylor:order=4" as a mixer of width D.
 std::shared_ptr<Mixer> mixer_of(const std::string& text, int64_t D) {
+  const Initial own("mixer");
   const size_t colon = text.find(':');
   return make_mixer(
       text.substr(0, colon), D, colon == std::string::npos ? "" : text.substr(colon + 1)
@@ -19,98 +22,235 @@ std::shared_ptr<Mixer> mixer_of(const std::string& text, int64_t D) {
 }
 
 // The place of each token in its own sequence of a packed batch.   (n+1) -> (1,T)
-at::Tensor packed_places(const at::Tensor& cu_seqlens, const at::Tensor& tokens) {
-  const at::Tensor t = at::arange(tokens.size(1), tokens.device());
-  const at::Tensor starts = cu_seqlens.to(tokens.device(), at::kLong);
+at::Tensor packed_places(const at::Tensor& cu_seqlens, const at::Tensor& x) {
+  const at::Tensor t = at::arange(x.size(1), x.device());
+  const at::Tensor starts = cu_seqlens.to(x.device(), at::kLong);
   const at::Tensor sequence = at::searchsorted(starts, t, false, true) - 1;
   return (t - starts.index_select(0, sequence)).unsqueeze(0);
 }
 
+at::Tensor drop(const at::Tensor& x, double p) { return p > 0 ? at::dropout(x, p, true) : x; }
+
+int64_t inner_width(const ModelOptions& o) {
+  if (o.mlp_dim > 0) return o.mlp_dim;
+  return o.mlp == "gelu" ? 4 * o.D : (8 * o.D / 3 + 63) / 64 * 64;
+}
+
+// code(t)_2i = sin(t / 10000^{2i/D}), code(t)_2i+1 = cos of the same.   (T,D)
+at::Tensor position_codes(int64_t T, int64_t D, const at::TensorOptions& options) {
+  const at::Tensor t = at::arange(T, options).unsqueeze(1);
+  const at::Tensor i = at::arange((D + 1) / 2, options);
+  const at::Tensor angle = t * (i * (-2 * std::log(10000.0) / double(D))).exp();
+  return at::stack({angle.sin(), angle.cos()}, -1).flatten(1).narrow(1, 0, D);
+}
+
 }  // namespace
 
-Block::Block(const std::string& mixer, const ModelOptions& o) {
+Block::Block(const std::string& mixer, const ModelOptions& o)
+    : dropout_(o.dropout_at == "all" ? o.dropout : 0) {
   mixer_ = register_module("mixer", mixer_of(mixer, o.D));
   norm_ = head_norm(*this, "norm", o.norm, 1e-5, {o.D});
   if (o.mlp == "none") return;
-  const int64_t E = o.mlp_dim > 0 ? o.mlp_dim : (8 * o.D / 3 + 63) / 64 * 64;
+  const int64_t E = inner_width(o);
   mlp_norm_ = head_norm(*this, "mlp_norm", o.norm, 1e-5, {o.D});
-  gate_ = linear(*this, "mlp_gate", o.D, E);
+  if (o.mlp == "swiglu") gate_ = linear(*this, "mlp_gate", o.D, E);
   up_ = linear(*this, "mlp_up", o.D, E);
   down_ = linear(*this, "mlp_down", E, o.D);
 }
 
+at::Tensor Block::mlp(const at::Tensor& x) const {
+  return down_(gate_.weight.defined() ? at::silu(gate_(x)) * up_(x) : at::gelu(up_(x)));
+}
+
 at::Tensor Block::forward(const at::Tensor& x, State& state, const Context& context) {
-  const at::Tensor y = x + mixer_->forward(norm_(x), state, context);
-  if (!down_.weight.defined()) return y;
-  const at::Tensor z = mlp_norm_(y);
-  return y + down_(at::silu(gate_(z)) * up_(z));
+  const double p = is_training() ? dropout_ : 0;
+  const at::Tensor y = x + drop(mixer_->forward(norm_(x), state, context), p);
+  return down_.weight.defined() ? y + drop(mlp(mlp_norm_(y)), p) : y;
 }
 
 Model::Model(const ModelOptions& o) : o_(o) {
-  for (const auto& [name, value] :
-       {std::pair{"layers", o.layers}, {"D", o.D}, {"vocabulary", o.vocabulary}}) {
+  for (const auto& [name, value] : {std::pair{"layers", o.layers}, {"D", o.D}}) {
     check_at_least("model", name, double(value), 1);
   }
   for (const auto& [name, value] :
-       {std::pair{"classes", o.classes}, {"mlp_dim", o.mlp_dim}, {"positions", o.positions}}) {
+       {std::pair{"classes", o.classes},
+        {"mlp_dim", o.mlp_dim},
+        {"positions", o.positions},
+        {"features", o.features}}) {
     check_at_least("model", name, double(value), 0);
   }
+  const bool language = o.classes == 0 && o.output != "number";
+  if (o.features == 0 || language) check_at_least("model", "vocabulary", double(o.vocabulary), 1);
   check_at_least("model", "logit_cap", o.logit_cap, 0);
+  HORNER_CHECK(
+      o.dropout >= 0 && o.dropout < 1, "[model] dropout must lie in [0,1), got {}", o.dropout
+  );
   HORNER_CHECK(!o.pattern.empty(), "[model] pattern must name at least one mixer");
-  HORNER_CHECK(!o.tied || o.classes == 0, "[model] tied is for a language model");
-  embedding_ = register_parameter("embedding", normal({o.vocabulary, o.D}));
-  if (o.positions > 0) positions_ = register_parameter("positions", normal({o.positions, o.D}));
+  HORNER_CHECK(
+      o.classes == 0 || o.output == "tokens", "[model] a classifier takes no output = {}", o.output
+  );
+  HORNER_CHECK(
+      !o.tied || (language && o.features == 0 && o.output == "tokens"),
+      "[model] tied is for a language model"
+  );
+  if (o.features > 0) {
+    input_ = linear(*this, "input", o.features, o.D, true);
+  } else {
+    const Initial own("embedding");
+    embedding_ = register_parameter("embedding", normal({o.vocabulary, o.D}));
+  }
+  if (o.positions > 0) {
+    const Initial own("positions");
+    positions_ = register_parameter("positions", normal({o.positions, o.D}));
+  }
   for (int64_t l = 0; l < o.layers; ++l) {
+    const std::string name = fmt::format("layer_{}", l);
+    const Initial own(name);
     const std::string& mixer = o.pattern[size_t(l) % o.pattern.size()];
-    blocks_.push_back(register_module(fmt::format("layer_{}", l), std::make_shared<Block>(mixer, o))
-    );
+    blocks_.push_back(register_module(name, std::make_shared<Block>(mixer, o)));
   }
   norm_ = head_norm(*this, "norm", o.norm, 1e-5, {o.D});
+  if (o.output == "rebuild") rebuild_ = linear(*this, "rebuild", o.D, o.D, true);
   if (o.tied) {
     head_.weight = embedding_;
   } else {
-    head_ = linear(*this, "head", o.D, o.classes > 0 ? o.classes : o.vocabulary, o.classes > 0);
+    const int64_t width = o.classes > 0 ? o.classes : o.output == "number" ? 1 : o.vocabulary;
+    head_ = linear(*this, "head", o.D, width, !language);
+  }
+  if (o.init != "gpt2") return;
+  const c10::NoGradGuard no_graph;
+  for (auto& entry : named_parameters()) {
+    const std::string& name = entry.key();
+    if (name.ends_with("mixer.out_weight") || name.ends_with("mlp_down_weight"))
+      entry.value().mul_(1 / std::sqrt(2 * double(o.layers)));
   }
 }
 
-at::Tensor Model::embed(const at::Tensor& tokens, ModelState& state, const Context& context) const {
-  const at::Tensor x = at::embedding(embedding_, tokens);
+bool Model::causal() const {
+  for (const auto& block : blocks_) {
+    if (!block->mixer().causal()) return false;
+  }
+  return true;
+}
+
+int64_t Model::parameters_count() const {
+  int64_t count = 0;
+  for (const at::Tensor& p : parameters()) count += p.numel();
+  return count;
+}
+
+at::Tensor Model::embed(const at::Tensor& input, ModelState& state, const Context& context) const {
+  const at::Tensor x = o_.features > 0 ? input_(input.to(input_.weight.scalar_type()))
+                                       : at::embedding(embedding_, input);
   if (!positions_.defined()) return x;
-  const int64_t T = tokens.size(1);
+  const int64_t T = input.size(1);
   const bool packed = context.cu_seqlens.defined();
   HORNER_CHECK(
       !packed || !state.seen.defined(),
       "[model] learned positions: a packed batch cannot go on from a state"
   );
-  at::Tensor place = packed ? packed_places(context.cu_seqlens, tokens)
-                            : at::arange(T, tokens.device()).unsqueeze(0);
+  const bool fresh = !packed && !state.seen.defined();
+  at::Tensor place = packed ? packed_places(context.cu_seqlens, input)
+                            : at::arange(T, input.device()).unsqueeze(0);
   if (state.seen.defined()) place = place + state.seen.unsqueeze(1);
-  HORNER_CHECK(
-      place.max().item<int64_t>() < o_.positions,
+  HORNER_CHECK(  // asking a GPU for the largest place would wait for it
+      (fresh ? T - 1 : place.max().item<int64_t>()) < o_.positions,
       "[model] a sequence is longer than its {} learned positions",
       o_.positions
   );
-  if (!packed) state.seen = place.select(1, T - 1).expand({tokens.size(0)}) + 1;
+  if (!packed && context.keep_state)
+    state.seen = place.select(1, T - 1).expand({input.size(0)}) + 1;
   return x + at::embedding(positions_, place);
 }
 
-at::Tensor Model::forward(const at::Tensor& tokens, ModelState& state, const Context& context) {
-  HORNER_CHECK(
-      tokens.dim() == 2 && at::isIntegralType(tokens.scalar_type(), false),
-      "[model] tokens must be (B,T) whole numbers, got {} {}",
-      c10::str(tokens.scalar_type()),
-      c10::str(tokens.sizes())
-  );
-  at::Tensor x = embed(tokens, state, context);
+at::Tensor Model::run_blocks(at::Tensor x, ModelState& state, const Context& context) {
   state.layers.resize(blocks_.size());
-  for (size_t l = 0; l < blocks_.size(); ++l) x = blocks_[l]->forward(x, state.layers[l], context);
-  x = norm_(x);
-  if (o_.classes > 0) {
-    HORNER_CHECK(!context.cu_seqlens.defined(), "[model] a classifier takes one sequence per row");
-    return head_(x.mean(1));
+  for (size_t l = 0; l < blocks_.size(); ++l) {
+    x = context.recompute && x.requires_grad() ? recompute(*blocks_[l], x, context)
+                                               : blocks_[l]->forward(x, state.layers[l], context);
   }
-  const at::Tensor logits = head_(x);
+  return norm_(x);
+}
+
+// What the head reads of a whole sequence.   (B,T,D) -> (B,D), or (B,T,D) where it is rebuilt
+at::Tensor Model::pooled(const at::Tensor& x, const Context& context) const {
+  const int64_t T = x.size(1);
+  const bool padded = context.lengths.defined();
+  const at::Tensor lengths = padded ? context.lengths.to(x.device(), at::kLong) : at::Tensor();
+  if (o_.classes > 0 && o_.pool == "mean") {
+    if (!padded) return x.mean(1);
+    const at::Tensor inside = at::arange(T, x.device()) < lengths.unsqueeze(1);  // (B,T)
+    const at::Tensor sum = at::where(inside.unsqueeze(-1), x, 0.0).sum(1);
+    return sum / lengths.unsqueeze(1).to(x.scalar_type());
+  }
+  const at::Tensor last =
+      padded ? x.gather(1, (lengths - 1).view({-1, 1, 1}).expand({-1, 1, x.size(2)})).squeeze(1)
+             : x.select(1, T - 1);
+  if (o_.classes > 0) return last;
+  const at::Tensor z = last.unsqueeze(1) + position_codes(T, o_.D, x.options());
+  return at::gelu(rebuild_(z));
+}
+
+at::Tensor Model::hidden(const at::Tensor& input, ModelState& state, const Context& given) {
+  HORNER_CHECK(
+      o_.features > 0
+          ? input.dim() == 3 && input.size(2) == o_.features && input.is_floating_point()
+          : input.dim() == 2 && at::isIntegralType(input.scalar_type(), false),
+      "[model] the input must be {}, got {} {}",
+      o_.features > 0 ? fmt::format("(B,T,{}) numbers", o_.features) : "(B,T) whole numbers",
+      c10::str(input.scalar_type()),
+      c10::str(input.sizes())
+  );
+  const bool whole = o_.classes > 0 || o_.output == "rebuild";
+  HORNER_CHECK(
+      !given.cu_seqlens.defined() || !(whole || given.lengths.defined()),
+      "[model] a {} takes one sequence per row",
+      given.lengths.defined() ? "batch with lengths" : "head that reads whole sequences"
+  );
+  at::Tensor x = embed(input, state, given);
+  if (is_training()) x = drop(x, o_.dropout);
+  if (given.lengths.defined() &&
+      !causal()) {  // without padding, since both directions would see it
+    const int64_t B = x.size(0), T = x.size(1), D = x.size(2);
+    const at::Tensor lengths = given.lengths.to(x.device(), at::kLong);
+    const at::Tensor inside =
+        (at::arange(T, x.device()) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1);
+    Context packed = given;
+    packed.lengths = at::Tensor();
+    packed.cu_seqlens = at::constant_pad_nd(lengths.cumsum(0), {1, 0});
+    const at::Tensor y =
+        run_blocks(x.flatten(0, 1).index_select(0, inside).unsqueeze(0), state, packed);
+    x = at::zeros({B * T, D}, y.options()).index_copy(0, inside, y.squeeze(0)).view({B, T, D});
+  } else {
+    x = run_blocks(x, state, given);
+  }
+  return whole ? pooled(x, given) : x;
+}
+
+at::Tensor Model::logits(const at::Tensor& hidden) const {
+  const at::Tensor logits = head_(hidden);
   return o_.logit_cap > 0 ? o_.logit_cap * (logits / o_.logit_cap).tanh() : logits;
+}
+
+at::Tensor Model::forward(const at::Tensor& input, ModelState& state, const Context& context) {
+  return logits(hidden(input, state, context));
+}
+
+std::shared_ptr<Model> make_model(const ModelOptions& options, uint64_t seed) {
+  const Initial all(seed);
+  return std::make_shared<Model>(options);
+}
+
+int64_t state_bytes(const ModelOptions& o, int64_t T) {
+  int64_t total = o.positions > 0 ? int64_t(sizeof(int64_t)) : 0;  // how many tokens were seen
+  for (int64_t l = 0; l < o.layers; ++l) {
+    const std::string& text = o.pattern[size_t(l) % o.pattern.size()];
+    const size_t colon = text.find(':');
+    const MixerType& type = find_mixer(text.substr(0, colon));
+    const Json options = type.parse(colon == std::string::npos ? "" : text.substr(colon + 1));
+    if (type.make(o.D, options)->causal()) total += state_bytes(type, o.D, T, options);
+  }
+  return total;
 }
 
 }  // namespace horner

@@ -1,14 +1,19 @@
 // A model: a pattern of mixers, repeated down the layers, between an embedding and a head.
 //
-//   x = E[token] (+ P[position])
-//   x += mixer_l(norm(x));   x += SwiGLU(norm(x)) or nothing;   l = 1..L
-//   SwiGLU(x) = (SiLU(x W1) * x W3) W2
+//   x = E[token] or u W_in (+ P[position])
+//   x += mixer_l(norm(x));   x += mlp(norm(x)) or nothing;   l = 1..L
+//   swiglu(x) = (SiLU(x W1) * x W3) W2          gelu(x) = GELU(x W1) W2
 //   language    logits = norm(x) W_head for every token, capped: c tanh(./c)       (B,T,vocabulary)
-//   classifier  logits = (mean over tokens of norm(x)) W_head + b                  (B,classes)
+//   number      one value for every token                                          (B,T,1)
+//   classifier  logits = (mean over tokens, or last, of norm(x)) W_head + b        (B,classes)
+//   rebuild     logits = GELU((last norm(x) + code(t)) W + b) W_head for every t    (B,T,vocabulary)
+//
+// Tokens from `lengths` on are padding and touch nothing: mixers that read in one direction cannot
+// see them, and for those that read in both the rows are packed without them.
 //
 // A pattern is a list of "mixer" or "mixer:settings": ["window:window=64", "mlstm"]. SWAX is
 // ["window", "mlstm"] with a window drawn per batch (stochastic_window.h). Weights start N(0,
-// 0.02).
+// 0.02), those that write into x 1/sqrt(2 L) as large with init = gpt2.
 #pragma once
 
 #include "mixers/mixer.h"
@@ -22,13 +27,19 @@ struct ModelOptions {
   int64_t layers = 2;
   int64_t D = 64;
   int64_t vocabulary = 256;
+  int64_t features = 0;
   int64_t classes = 0;
+  std::string output = "tokens";
+  std::string pool = "mean";
   std::string mlp = "swiglu";
   int64_t mlp_dim = 0;
   std::string norm = "rms";
+  std::string init = "normal";
   bool tied = false;
   double logit_cap = 0;
   int64_t positions = 0;
+  double dropout = 0;
+  std::string dropout_at = "all";
 
   template <class Visitor>
   void visit(Visitor&& visit) {
@@ -36,13 +47,24 @@ struct ModelOptions {
     visit("layers", layers, "layers L");
     visit("D", D, "model dim");
     visit("vocabulary", vocabulary, "tokens that the embedding knows");
-    visit("classes", classes, "0: a language model; else a classifier of whole sequences");
-    visit("mlp", mlp, "after each mixer", {"swiglu", "none"});
-    visit("mlp_dim", mlp_dim, "its inner width; 0: 8 D / 3 rounded up to a multiple of 64");
+    visit("features", features, "numbers per position instead of tokens; 0: tokens");
+    visit("classes", classes, "0: an output per position; else a classifier of whole sequences");
+    visit(
+        "output",
+        output,
+        "per position: the next token, a number, or the whole sequence from its last position",
+        {"tokens", "number", "rebuild"}
+    );
+    visit("pool", pool, "what a classifier reads of the positions", {"mean", "last"});
+    visit("mlp", mlp, "after each mixer", {"swiglu", "gelu", "none"});
+    visit("mlp_dim", mlp_dim, "its inner width; 0: 8 D / 3 rounded up to 64, gelu: 4 D");
     visit("norm", norm, "before each mixer and mlp, and at the end", {"rms", "layer"});
+    visit("init", init, "gpt2: what writes into x starts 1/sqrt(2 L) as large", {"normal", "gpt2"});
     visit("tied", tied, "the head is the embedding");
     visit("logit_cap", logit_cap, "logits are cap tanh(. / cap); 0: as they are");
     visit("positions", positions, "learned absolute positions up to this length; 0: none");
+    visit("dropout", dropout, "share of values that training drops");
+    visit("dropout_at", dropout_at, "all: embedding, mixers and mlps", {"all", "embedding"});
   }
 };
 
@@ -53,6 +75,9 @@ class Block : public torch::nn::Module {
   Mixer& mixer() { return *mixer_; }
 
  private:
+  at::Tensor mlp(const at::Tensor& x) const;
+
+  const double dropout_;
   std::shared_ptr<Mixer> mixer_;
   HeadNorm norm_, mlp_norm_;
   Linear up_, gate_, down_;
@@ -62,19 +87,35 @@ class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelOptions& options);
 
-  // tokens (B,T) -> (B,T,vocabulary), or (B,classes) of what this call holds; the state goes on.
-  at::Tensor forward(const at::Tensor& tokens, ModelState& state, const Context& context = {});
+  // tokens (B,T) or features (B,T,d) -> (B,T,vocabulary), (B,T,1) or (B,classes); the state goes on.
+  at::Tensor forward(const at::Tensor& input, ModelState& state, const Context& context = {});
+  // In two halves, so that the head is computed only where there is a target:
+  at::Tensor hidden(const at::Tensor& input, ModelState& state, const Context& context = {});
+  at::Tensor logits(const at::Tensor& hidden) const;  // (..,D) -> (..,vocabulary)
+
   const ModelOptions& options() const { return o_; }
   Block& block(int64_t layer) { return *blocks_.at(size_t(layer)); }
+  bool causal() const;  // whether every mixer reads in one direction
+  int64_t parameters_count() const;
 
  private:
-  at::Tensor embed(const at::Tensor& tokens, ModelState& state, const Context& context) const;
+  at::Tensor embed(const at::Tensor& input, ModelState& state, const Context& context) const;
+  at::Tensor run_blocks(at::Tensor x, ModelState& state, const Context& context);
+  at::Tensor pooled(const at::Tensor& x, const Context& context) const;
 
   const ModelOptions o_;
   at::Tensor embedding_, positions_;  // (vocabulary,D), (positions,D)
+  Linear input_, rebuild_;
   std::vector<std::shared_ptr<Block>> blocks_;
   HeadNorm norm_;
   Linear head_;
 };
+
+// With weights that depend on (seed, name of the tensor) alone: models that differ in their mixers
+// start from the same shared weights.
+std::shared_ptr<Model> make_model(const ModelOptions& options, uint64_t seed);
+
+// Bytes of the state after T tokens of one sequence, over all layers, measured from its tensors.
+int64_t state_bytes(const ModelOptions& options, int64_t T);
 
 }  // namespace horner

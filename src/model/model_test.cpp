@@ -157,6 +157,126 @@ TEST(Model, StochasticWindowSchedule) {
   EXPECT_EQ(w.at(123, 10000, 7), StochasticWindow().at(123, 10000, 7));
 }
 
+// A tensor starts from (seed, name): mixers of the same seed share all that is not their own.
+TEST(Model, SharedWeightsDoNotDependOnTheMixer) {
+  const auto weights = [](const std::string& mixer, uint64_t seed, int64_t positions) {
+    ModelOptions o = small({mixer});
+    o.positions = positions;
+    std::map<std::string, at::Tensor> all;
+    const auto model = make_model(o, seed);
+    for (const auto& entry : model->named_parameters()) all[entry.key()] = entry.value();
+    return all;
+  };
+  const auto softmax = weights("softmax", 7, 0);
+  for (const char* mixer : {"linear", "mlstm:heads=2", "mamba2", "deltanet"}) {
+    const auto other = weights(mixer, 7, 20);
+    for (const auto& [name, weight] : softmax) {
+      if (name.find("mixer") != std::string::npos) continue;
+      EXPECT_TRUE(at::equal(weight, other.at(name))) << mixer << " " << name;
+    }
+    EXPECT_TRUE(at::equal(softmax.at("embedding"), other.at("embedding")));
+  }
+  const auto linear = weights("linear", 7, 0), next = weights("softmax", 8, 0);
+  EXPECT_TRUE(at::equal(softmax.at("layer_1.mixer.q_weight"), linear.at("layer_1.mixer.q_weight")));
+  EXPECT_FALSE(at::equal(softmax.at("embedding"), next.at("embedding")));
+  EXPECT_FALSE(at::equal(softmax.at("layer_0.mlp_up_weight"), softmax.at("layer_1.mlp_up_weight")));
+  EXPECT_NEAR(softmax.at("layer_0.mlp_up_weight").std().item<double>(), 0.02, 0.002);
+}
+
+TEST(Model, GivesTheGeneratorBack) {
+  at::manual_seed(1);
+  const at::Tensor expected = at::rand({3});
+  at::manual_seed(1);
+  make_model(small({"softmax"}), 9);
+  EXPECT_TRUE(at::equal(at::rand({3}), expected));
+}
+
+// What stands behind a sequence's length moves no bit of its result, whoever reads.
+TEST(Model, PaddingTouchesNothing) {
+  const c10::NoGradGuard no_graph;
+  for (const char* mixer :
+       {"softmax", "softmax:causal=false", "linear:causal=false", "mlstm:heads=2"}) {
+    for (const char* pool : {"mean", "last", "tokens"}) {
+      ModelOptions o = small({mixer});
+      o.positions = 16;
+      if (std::string(pool) != "tokens") {
+        o.classes = 3;
+        o.pool = pool;
+      }
+      const auto model = make(o);
+      Context context;
+      context.lengths = at::tensor({4, 9, 1});
+      context.keep_state = false;
+      const at::Tensor x = tokens(3, 9);
+      ModelState none;
+      const at::Tensor y = model->forward(x, none, context);
+      at::Tensor noise = x.clone();
+      noise[0].narrow(0, 4, 5).fill_(10);
+      noise[2].narrow(0, 1, 8).fill_(3);
+      const at::Tensor z = model->forward(noise, none, context);
+      for (const auto& [row, length] : {std::pair<int64_t, int64_t>{0, 4}, {1, 9}, {2, 1}}) {
+        ModelState own;
+        const at::Tensor alone = model->forward(x.narrow(0, row, 1).narrow(1, 0, length), own)[0];
+        const auto part = [&, n = length](const at::Tensor& all) {
+          return o.classes > 0 ? all[row] : all[row].narrow(0, 0, n);
+        };
+        EXPECT_TRUE(at::equal(part(y), part(z))) << mixer << " " << pool;
+        EXPECT_LT(relative_error(part(y), alone), 1e-9) << mixer << " " << pool;
+      }
+    }
+  }
+}
+
+TEST(Model, FeaturesInAndNumbersOut) {
+  ModelOptions o = small({"linear"});
+  o.features = 5;
+  o.output = "number";
+  o.mlp = "gelu";
+  const auto model = make(o);
+  ModelState state;
+  EXPECT_EQ(model->forward(at::randn({2, 7, 5}), state).sizes(), (std::vector<int64_t>{2, 7, 1}));
+  EXPECT_THROW(model->forward(tokens(2, 7), state), UsageError);
+}
+
+// Every output of `rebuild` depends on the last position alone, and differs from place to place.
+TEST(Model, RebuildsFromTheLastPosition) {
+  ModelOptions o = small({"softmax"});
+  o.output = "rebuild";
+  const auto model = make(o);
+  ModelState state;
+  const at::Tensor y = model->forward(tokens(2, 6), state);
+  EXPECT_EQ(y.sizes(), (std::vector<int64_t>{2, 6, 11}));
+  EXPECT_FALSE(at::allclose(y.select(1, 0), y.select(1, 1)));
+}
+
+TEST(Model, DropsOnlyInTraining) {
+  ModelOptions o = small({"softmax"});
+  o.dropout = 0.5;
+  const auto model = make(o);
+  const auto forward = [&] {
+    ModelState state;
+    return model->forward(tokens(2, 6), state).detach();
+  };
+  const at::Tensor a = (at::manual_seed(1), forward()), b = (at::manual_seed(2), forward());
+  EXPECT_TRUE(at::equal(a, b));  // tokens() seeds the generator itself
+  model->eval();
+  const at::Tensor still = forward();
+  EXPECT_FALSE(at::equal(a, still));
+  EXPECT_TRUE(at::equal(still, forward()));
+}
+
+TEST(Model, Gpt2StartsTheResidualSmall) {
+  ModelOptions o = small({"softmax"});
+  const auto plain = make_model(o, 0);
+  o.init = "gpt2";
+  const auto scaled = make_model(o, 0);
+  for (const char* name : {"layer_1.mixer.out_weight", "layer_0.mlp_down_weight"}) {
+    const at::Tensor ratio = scaled->named_parameters()[name] / plain->named_parameters()[name];
+    EXPECT_NEAR(ratio.min().item<double>(), 0.5, 1e-6);  // 1 / sqrt(2 L), L = 2
+    EXPECT_NEAR(ratio.max().item<double>(), 0.5, 1e-6);
+  }
+}
+
 TEST(Model, RefusesInOneLine) {
   const auto message = [](ModelOptions o) {
     try {

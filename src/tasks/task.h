@@ -39,6 +39,7 @@ struct TaskShape {
   int64_t features = 0;     // d
   int64_t classes = 0;      // of labels; 0: one output per position
   bool regression = false;  // one number per position
+  bool rebuild = false;     // every token from the output at the last position
   bool causal = true;
 };
 

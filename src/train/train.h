@@ -156,6 +156,7 @@ struct Scores {
   std::vector<double> by_example;        // the task's metric, for a paired bootstrap
   std::vector<double> loss_by_position;  // means over buckets of positions
   Json json() const;
+  static Scores from(const Json& json);
 };
 
 struct TrainResult {
@@ -169,11 +170,13 @@ struct TrainResult {
     double loss, valid;  // valid: NaN where not evaluated
   };
   std::vector<Point> curve;
-  int64_t steps = 0, parameters = 0, state_bytes = 0;  // state of one sequence of the task's length
+  int64_t steps = 0, tokens = 0, parameters = 0;
+  int64_t state_bytes = 0;  // of one sequence of the task's length
   double flops_per_token = 0, seconds = 0, tokens_per_second = 0, peak_bytes = 0;
   bool resumed = false, finished = false;
   std::string stopped;  // why, where it ended before its last step: "target", ...
   Json json() const;
+  static TrainResult from(const Json& json);
 };
 
 // What a progress line shows.

@@ -1,0 +1,57 @@
+// What a training step costs: forward, backward, clipping and AdamW of a small language model, against
+// the same model written in eager PyTorch (tools/bench_train_peer.py) in the same run.
+#pragma once
+
+#include <functional>
+
+#include "core/options.h"
+
+namespace horner {
+
+struct BenchTrainOptions {
+  std::vector<std::string> mixer = {"softmax", "linear", "taylor"};
+  std::vector<int64_t> D = {64, 128, 256};
+  int64_t T = 256;
+  int64_t B = 32;
+  int64_t heads = 4;
+  int64_t layers = 2;
+  int64_t vocabulary = 256;
+  int64_t steps = 10;
+  std::string device = "auto";
+  std::string precision = "auto";
+  std::string peer;
+
+  template <class Visitor>
+  void visit(Visitor&& visit) {
+    visit("mixer", mixer, "mixers, with their defaults", {"softmax", "linear", "taylor"});
+    visit("D", D, "model dims");
+    visit("T", T, "tokens of a sequence");
+    visit("B", B, "sequences of a step");
+    visit("heads", heads, "heads H");
+    visit("layers", layers, "layers L");
+    visit("vocabulary", vocabulary, "tokens");
+    visit("steps", steps, "steps that are timed, after three that are not");
+    visit("device", device, "auto, cpu, cuda or cuda:N");
+    visit("precision", precision, "auto: bf16 on a GPU", {"auto", "fp32", "bf16"});
+    visit("peer", peer, "Python with torch, which runs tools/bench_train_peer.py; empty: no peer");
+  }
+};
+
+struct BenchTrainRow {
+  std::string mixer;
+  int64_t D = 0, parameters = 0;
+  double milliseconds = 0, tokens_per_second = 0;  // medians
+  double peer_milliseconds = 0;                    // 0: no peer
+  double memory = 0;                               // bytes
+};
+struct BenchTrainReport {
+  std::string device;
+  BenchTrainOptions options;
+  std::vector<BenchTrainRow> rows;
+  Json json() const;
+};
+BenchTrainReport bench_train(
+    const BenchTrainOptions& options, const std::function<void(const std::string&)>& tell = {}
+);
+
+}  // namespace horner

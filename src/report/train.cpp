@@ -1,0 +1,104 @@
+#include "report/train.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "report/table.h"
+
+namespace horner {
+namespace {
+
+std::string line(const TrainTick& t) {
+  std::string text = fmt::format(
+      "step {}/{}  loss {:.4f}  lr {:.2e}  |g| {:.2f}  {} tok/s  {}  {}<{}",
+      t.step,
+      t.steps,
+      t.loss,
+      t.lr,
+      t.gradient_norm,
+      short_count(t.tokens_per_second),
+      short_bytes(t.memory),
+      short_time(t.elapsed),
+      short_time(t.left)
+  );
+  if (!std::isnan(t.valid)) text += fmt::format("  valid {:.4f}", t.valid);
+  return text;
+}
+
+}  // namespace
+
+std::string short_time(double seconds) {
+  const auto s = int64_t(std::llround(seconds));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string short_count(double x) {
+  if (x < 1e3) return fmt::format("{:.0f}", x);
+  if (x < 1e6) return fmt::format("{:.3g}k", x / 1e3);
+  if (x < 1e9) return fmt::format("{:.3g}M", x / 1e6);
+  if (x < 1e12) return fmt::format("{:.3g}G", x / 1e9);
+  return fmt::format("{:.3g}T", x / 1e12);
+}
+
+TrainProgress::TrainProgress() : terminal_(isatty(STDERR_FILENO) != 0) {}
+
+TrainProgress::~TrainProgress() {
+  if (terminal_) fmt::print(stderr, "\r\033[K");
+}
+
+void TrainProgress::show(const TrainTick& t) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto pause = terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(10);
+  const bool edge = t.step == t.steps || shown_.time_since_epoch().count() == 0;
+  if (now - shown_ < pause && !edge) return;
+  shown_ = now;
+  if (!terminal_) {
+    fmt::print(stderr, "{}\n", line(t));
+    return;
+  }
+  const auto bars = size_t(20 * t.step / std::max<int64_t>(1, t.steps));
+  fmt::print(stderr, "\r\033[K[{:#<{}}{:.<{}}] {}", "", bars, "", 20 - bars, line(t));
+  std::fflush(stderr);
+}
+
+std::string train_summary(const TrainResult& r, const Task& task) {
+  Table table{{"", r.metric, "loss", "examples", ""}, {}};
+  const auto number = [](const Scores& s, const std::string& name) {
+    const auto found = s.values.find(name);
+    return found == s.values.end() ? std::string("-") : fmt::format("{:.4f}", found->second);
+  };
+  const auto add = [&](const std::string& name, const Scores& s) {
+    table.rows.push_back(
+        {name, number(s, r.metric), number(s, "loss"), std::to_string(s.examples), ""}
+    );
+  };
+  add("test", r.test);
+  add("valid", r.valid);
+  for (const auto& [T, scores] : r.lengths) add(fmt::format("test at T = {}", T), scores);
+  for (const Baseline& b : task.baselines())
+    table.rows.push_back({b.name, fmt::format("{:.4f}", b.score), "", "", b.meaning});
+  std::string text = table.text();
+  text += fmt::format(
+      "\n{} parameters, {} of state per sequence, {}FLOP per token.\n",
+      short_count(double(r.parameters)),
+      short_bytes(double(r.state_bytes)),
+      short_count(r.flops_per_token)
+  );
+  text += fmt::format(
+      "{} steps{}, {} tokens in {} ({} tok/s), {} at most.\n{}\n",
+      r.steps,
+      r.stopped.empty() ? "" : fmt::format(" (stopped: {})", r.stopped),
+      short_count(double(r.tokens)),
+      short_time(r.seconds),
+      short_count(r.tokens_per_second),
+      short_bytes(r.peak_bytes),
+      r.folder
+  );
+  return text;
+}
+
+}  // namespace horner

@@ -1,0 +1,31 @@
+// A run as a person sees it: progress on stderr while it goes, a small table at the end.
+#pragma once
+
+#include <chrono>
+
+#include "tasks/task.h"
+#include "train/train.h"
+
+namespace horner {
+
+// One line that moves on a terminal; in a pipe a line now and then.
+class TrainProgress {
+ public:
+  TrainProgress();
+  TrainProgress(const TrainProgress&) = delete;
+  TrainProgress& operator=(const TrainProgress&) = delete;
+  ~TrainProgress();  // clears the line
+  void show(const TrainTick& tick);
+
+ private:
+  bool terminal_;
+  std::chrono::steady_clock::time_point shown_;
+};
+
+std::string short_time(double seconds);  // 12 s, 3:05, 1:02:45
+std::string short_count(double x);       // 950, 12.3k, 4.56M
+
+// Scores beside the task's baselines, then what it cost.
+std::string train_summary(const TrainResult& result, const Task& task);
+
+}  // namespace horner

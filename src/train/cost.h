@@ -1,0 +1,28 @@
+// What a model costs before it is trained.
+#pragma once
+
+#include "tasks/task.h"
+#include "train/train.h"
+
+namespace horner {
+
+// Multiplications and additions of matrix products and attention, of one forward of B x T tokens, by
+// counting the calls that torch makes; element-wise work is left out. A causal attention kernel counts
+// half of its T x T.
+double count_flops(const std::function<void()>& work);
+
+struct Cost {
+  int64_t parameters = 0, state_bytes = 0;
+  double forward_flops_per_token = 0, flops_per_token = 0;  // training: three times the forward
+  double weight_bytes = 0;      // weights, gradients and AdamW's two moments, in fp32
+  double activation_bytes = 0;  // kept between forward and backward, of a part of a batch
+  Json json() const;
+};
+// Measured on one example of the task on the CPU.
+Cost cost_of(const TrainOptions& resolved, const Task& task);
+
+double memory_now(at::Device device
+);  // bytes: of the process on a CPU, of torch's tensors on a GPU
+double memory_peak(at::Device device);
+
+}  // namespace horner

@@ -1,0 +1,63 @@
+// Several processes that train one model: each takes its share of every batch, and the gradients are
+// summed over all of them while backward still runs.
+//
+// Started by torchrun --no-python (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Gloo
+// carries gradients on a CPU and the few numbers that processes agree on; NCCL gradients on GPUs.
+//
+// The gradient's flat vectors are cut into buckets of 25 MB from their end, where backward begins. A
+// bucket leaves once all of its parameters have their gradient, always in the same order.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "train/optimizer.h"
+
+namespace horner {
+
+class Processes {
+ public:
+  // Null where this is the only process. DeviceError or UsageError where the group cannot be formed.
+  static std::shared_ptr<Processes> join(at::Device device);
+
+  int64_t rank() const { return rank_; }
+  int64_t world() const { return world_; }
+  bool first() const { return rank_ == 0; }
+
+  // The sum of each number over all processes. RunError when one of them is gone.
+  std::vector<double> sum(std::vector<double> numbers);
+  void wait() { sum({0}); }  // until all are here
+
+  // From now on `optimizer`'s gradients are reduced: between begin() and end(), around the last
+  // backward of a step.
+  void attach(Optimizer& optimizer);
+  void begin();
+  void end();
+
+  struct Bucket {
+    at::Tensor gradients;  // a stretch of a flat vector
+    int64_t parameters = 0, missing = 0;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  void arrived(size_t bucket);
+
+ private:
+  void send_ready(bool all);
+
+  int64_t rank_ = 0, world_ = 1;
+  c10::intrusive_ptr<c10d::Backend> control_, gradients_;
+  std::vector<Bucket> buckets_;
+  size_t sent_ = 0;
+  bool reducing_ = false;
+};
+
+// What libhorner_cuda.so offers: a backend for gradients on GPUs.
+using MakeNccl = c10::intrusive_ptr<c10d::Backend> (*)(
+    const c10::intrusive_ptr<c10d::Store>& store, int rank, int world
+);
+MakeNccl& make_nccl();
+
+// The device of this process: cuda means cuda:LOCAL_RANK under torchrun.
+std::string local_device(const std::string& device);
+
+}  // namespace horner

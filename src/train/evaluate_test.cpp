@@ -1,0 +1,81 @@
+#include "train/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+namespace horner {
+namespace {
+
+// Two examples of four positions; the first has three targets and one right, the second one, right.
+Counted by_hand() {
+  Batch batch;
+  batch.tokens = at::zeros({2, 4}, at::kLong);
+  batch.targets = at::tensor({1, -100, 2, 0, -100, -100, 2, -100}, at::kLong).view({2, 4});
+  batch.slices["depth"] = at::tensor({7, 9}, at::kLong);
+  batch.bytes = 5;
+  return counted(batch);
+}
+
+Losses said(const Counted& c, const std::vector<int64_t>& answers, double sureness) {
+  Losses l;
+  l.predictions = at::zeros({c.count, 3});
+  for (int64_t i = 0; i < c.count; ++i) l.predictions[i][answers[size_t(i)]] = sureness;
+  l.each = at::cross_entropy_loss(l.predictions, c.answers, {}, at::Reduction::None);
+  return l;
+}
+
+TEST(Evaluate, MetricsOfHandMadeAnswers) {
+  const Counted c = by_hand();
+  EXPECT_EQ(c.count, 4);
+  EXPECT_EQ(c.tokens, 8);
+  const double right = std::log(1 + 2 * std::exp(-2)), wrong = right + 2;
+  ScoreSum sum("accuracy");
+  sum.add(c, said(c, {1, 0, 1, 2}, 2));
+  const Scores s = sum.scores();
+  EXPECT_EQ(s.examples, 2);
+  EXPECT_NEAR(s.values.at("loss"), (2 * right + 2 * wrong) / 4, 1e-6);
+  EXPECT_NEAR(s.values.at("accuracy"), (1.0 / 3 + 1) / 2, 1e-12);
+  EXPECT_NEAR(s.values.at("sequence accuracy"), 0.5, 1e-12);
+  EXPECT_NEAR(s.values.at("bits per byte"), (2 * right + 2 * wrong) / std::numbers::ln2 / 5, 1e-6);
+  EXPECT_NEAR(s.values.at("depth/accuracy-7"), 1.0 / 3, 1e-12);
+  EXPECT_NEAR(s.values.at("depth/accuracy-9"), 1, 1e-12);
+  EXPECT_EQ(s.by_example.size(), 2);
+  ASSERT_EQ(s.loss_by_position.size(), 4);
+  EXPECT_NEAR(s.loss_by_position[0], right, 1e-6);
+  EXPECT_TRUE(std::isnan(s.loss_by_position[1]));
+  EXPECT_NEAR(s.loss_by_position[2], (right + wrong) / 2, 1e-6);
+  const Scores again = Scores::from(s.json());
+  EXPECT_EQ(again.values, s.values);
+  EXPECT_EQ(again.by_example, s.by_example);
+}
+
+TEST(Evaluate, NumbersHaveAMeanSquare) {
+  Batch batch;
+  batch.features = at::zeros({1, 3, 2});
+  batch.values = at::tensor({1.0, std::nan(""), 3.0}, at::kFloat).view({1, 3});
+  const Counted c = counted(batch);
+  Losses l;
+  l.predictions = at::tensor({2.0, 1.0}, at::kFloat);
+  l.each = (l.predictions - c.answers).square();
+  ScoreSum sum("mse");
+  sum.add(c, l);
+  EXPECT_NEAR(sum.scores().values.at("mse"), 2.5, 1e-6);
+}
+
+// Logits at the places that count are those of the whole sequence.
+TEST(Evaluate, TheHeadReadsOnlyWhatCounts) {
+  ModelOptions o;
+  o.D = 16;
+  o.vocabulary = 3;
+  const auto model = make_model(o, 1);
+  const Counted c = by_hand();
+  ModelState state;
+  const at::Tensor all = model->forward(c.batch.tokens, state).flatten(0, 1);
+  const Losses l = losses(*model, c);
+  EXPECT_TRUE(at::allclose(l.predictions, all.index_select(0, c.places), 1e-5, 1e-6));
+}
+
+}  // namespace
+}  // namespace horner

@@ -1,0 +1,94 @@
+// Results to and from JSON.
+#include <cmath>
+
+#include "train/train.h"
+
+namespace horner {
+namespace {
+
+double number(const Json& json) { return json.is_number() ? json.get<double>() : std::nan(""); }
+
+std::vector<double> numbers(const Json& json) {
+  std::vector<double> list;
+  for (const Json& value : json) list.push_back(number(value));
+  return list;
+}
+
+}  // namespace
+
+Json Scores::json() const {
+  Json json = {{"examples", examples}};
+  for (const auto& [name, value] : values) json[name] = value;
+  if (!loss_by_position.empty()) json["loss_by_position"] = loss_by_position;
+  if (!by_example.empty()) json["by_example"] = by_example;
+  return json;
+}
+
+Scores Scores::from(const Json& json) {
+  Scores s;
+  for (const auto& [name, value] : json.items()) {
+    if (name == "examples") {
+      s.examples = value.get<int64_t>();
+    } else if (name == "loss_by_position") {
+      s.loss_by_position = numbers(value);
+    } else if (name == "by_example") {
+      s.by_example = numbers(value);
+    } else {
+      s.values[name] = number(value);
+    }
+  }
+  return s;
+}
+
+Json TrainResult::json() const {
+  Json json = {
+      {"folder", folder},
+      {"options", to_json(options)},
+      {"metric", metric},
+      {"steps", steps},
+      {"tokens", tokens},
+      {"parameters", parameters},
+      {"state_bytes", state_bytes},
+      {"flops_per_token", flops_per_token},
+      {"seconds", seconds},
+      {"tokens_per_second", tokens_per_second},
+      {"peak_bytes", peak_bytes},
+      {"resumed", resumed},
+      {"finished", finished},
+      {"stopped", stopped},
+      {"valid", valid.json()},
+      {"test", test.json()}};
+  for (const auto& [T, scores] : lengths) json["lengths"][std::to_string(T)] = scores.json();
+  json["curve"] = Json::array();
+  for (const Point& p : curve) json["curve"].push_back({p.step, p.loss, p.valid});
+  return json;
+}
+
+TrainResult TrainResult::from(const Json& json) {
+  TrainResult r;
+  r.folder = json.at("folder");
+  from_json(r.options, json.at("options"));
+  r.metric = json.at("metric");
+  r.steps = json.at("steps");
+  r.tokens = json.at("tokens");
+  r.parameters = json.at("parameters");
+  r.state_bytes = json.at("state_bytes");
+  r.flops_per_token = number(json.at("flops_per_token"));
+  r.seconds = number(json.at("seconds"));
+  r.tokens_per_second = number(json.at("tokens_per_second"));
+  r.peak_bytes = number(json.at("peak_bytes"));
+  r.resumed = json.at("resumed");
+  r.finished = json.at("finished");
+  r.stopped = json.at("stopped");
+  r.valid = Scores::from(json.at("valid"));
+  r.test = Scores::from(json.at("test"));
+  if (json.contains("lengths")) {
+    for (const auto& [T, scores] : json["lengths"].items())
+      r.lengths[std::stoll(T)] = Scores::from(scores);
+  }
+  for (const Json& p : json.at("curve"))
+    r.curve.push_back({p[0].get<int64_t>(), number(p[1]), number(p[2])});
+  return r;
+}
+
+}  // namespace horner
