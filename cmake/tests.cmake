@@ -7,6 +7,7 @@
 #   cuda     suites named *Cuda*; they skip themselves where no GPU is
 #   slow     suites named *Slow*, and the fuzzers
 #   python   pytest on python/tests
+#   browser  pytest on python/tests/browser: the pages in a headless Chromium
 enable_testing()
 set(results "${CMAKE_BINARY_DIR}/results")
 set(HORNER_PYTHON "python3" CACHE FILEPATH "Python that has torch and pytest, for the Python tests")
@@ -34,10 +35,15 @@ add_gtest(cuda cuda "*Cuda*.*-*Slow*.*")
 add_gtest(slow slow "*Slow*.*")
 
 # pytest's -k takes the same text as run_gtest; 5 is its status when no test has such a name.
-add_test(NAME python COMMAND sh -c
-  "\"$@\" -k \"$HORNER_TEST_FILTER\" || test $? = 5" pytest
-  "${HORNER_PYTHON}" -m pytest -q --tb=short -p no:cacheprovider --junitxml "${results}/python.xml"
-  "${CMAKE_SOURCE_DIR}/python/tests")
+function(add_pytest name)
+  add_test(NAME ${name} COMMAND sh -c
+    "\"$@\" -k \"$HORNER_TEST_FILTER\" || test $? = 5" pytest
+    "${HORNER_PYTHON}" -m pytest -q --tb=short -p no:cacheprovider
+    --junitxml "${results}/${name}.xml" ${ARGN})
+endfunction()
+add_pytest(python "${CMAKE_SOURCE_DIR}/python/tests"
+  "--ignore=${CMAKE_SOURCE_DIR}/python/tests/browser")
+add_pytest(browser "${CMAKE_SOURCE_DIR}/python/tests/browser")
 set(environment "HORNER_LIBRARY=${CMAKE_BINARY_DIR}" "PYTHONPATH=${CMAKE_SOURCE_DIR}/python"
   PYTHONDONTWRITEBYTECODE=1)
 if(HORNER_SANITIZE)
@@ -52,6 +58,7 @@ if(HORNER_SANITIZE)
     "LD_PRELOAD=${preload}" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1)
 endif()
 set_tests_properties(python PROPERTIES LABELS python TIMEOUT 2400 ENVIRONMENT "${environment}")
+set_tests_properties(browser PROPERTIES LABELS browser TIMEOUT 600 ENVIRONMENT "${environment}")
 
 # Debian has google-benchmark as a shared library only; it goes beside the program, which then runs
 # on another machine too.

@@ -26,17 +26,24 @@ def run(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([PROGRAM, *words[1:]], cwd=cwd, capture_output=True, text=True)
 
 
-def documented() -> list[str]:
-    """The commands of docs/, less those on all ops, which the contract test runs property by property."""
-    lines = [line for page in sorted((ROOT / "docs").glob("*.md"))
+def documented() -> list[tuple[str, str]]:
+    """The commands of docs/ with their page, less those that take minutes: the contract on all ops, which
+    a test of its own runs property by property, and the default comparison."""
+    lines = [(page.stem, line) for page in sorted((ROOT / "docs").glob("*.md"))
              for block in blocks(page.read_text(), "sh") for line in block.splitlines()]
-    return [line for line in lines if not re.match(r"./horner verify( +#|$)", line)]
+    return [line for line in lines if not re.match(r"./horner (verify|compare)( +#|$)", line[1])]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The commands of a page share a folder: one may read what an earlier one wrote."""
+    return {page: tmp_path_factory.mktemp(page) for page in dict.fromkeys(page for page, _ in documented())}
 
 
 @needs_program
-@pytest.mark.parametrize("command", documented())
-def test_command(command: str, tmp_path: Path) -> None:
-    done = run(command, tmp_path)
+@pytest.mark.parametrize("page, command", documented())
+def test_command(page: str, command: str, folders: dict[str, Path]) -> None:
+    done = run(command, folders[page])
     assert done.returncode == 0, done.stderr
     assert done.stdout
 

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace horner {
@@ -14,9 +15,17 @@ struct Command {
   )(CLI::App&);  // adds the flags; what it returns gives the exit code
 };
 
+// The words after the program's name, for the pages that say how they were made.
+inline std::vector<std::string>& command_line() {
+  static std::vector<std::string> words;
+  return words;
+}
+
+std::function<int()> declare_compare(CLI::App&);
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
 std::function<int()> declare_reproduce(CLI::App&);
+std::function<int()> declare_report(CLI::App&);
 std::function<int()> declare_train(CLI::App&);
 std::function<int()> declare_theory(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
@@ -27,6 +36,10 @@ inline const std::vector<Command>& commands() {
       {"list", "the ops, mixers and tasks: equation, paper, settings, state size", declare_list},
       {"explain", "one mixer: equation, parameters, state, transition, map", declare_explain},
       {"reproduce", "a paper's claims as experiments, and whether they hold", declare_reproduce},
+      {"compare",
+       "mixers side by side on equal terms: scores, state, speed, a verdict, a page",
+       declare_compare},
+      {"report", "the page of a comparison again, or of runs beside each other", declare_report},
       {"verify",
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},

@@ -1,11 +1,12 @@
 // horner explain MIXER: what it computes, holds, forgets and reads, as text or JSON.
 #include "lab/explain.h"
 
-#include <filesystem>
-
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "core/check.h"
 #include "core/file.h"
+#include "report/explain_page.h"
+#include "report/origin.h"
 #include "report/table.h"
 
 namespace horner {
@@ -80,6 +81,25 @@ void print(const Explanation& e) {
       100 * e.negative_mass,
       picture(e)
   );
+  if (e.confusion.heads.empty()) return;
+  double pairs = 0;
+  for (const auto& head : e.confusion.heads) pairs += head.pairs / double(e.confusion.heads.size());
+  fmt::print(
+      "{:.2f} % of pairs of different queries get the same weights; doubling a query changes its "
+      "weights by {:.3g}.\n",
+      100 * pairs,
+      e.confusion.doubled
+  );
+}
+
+void write(const Explanation& e, const ExplainOptions& o, const std::string& folder) {
+  make_folder(folder + "/plots");
+  write_file(folder + "/explain.json", e.json().dump(2) + "\n");
+  for (const auto& [name, picture] : explain_pictures(e))
+    write_file(folder + "/plots/" + name + ".svg", svg_file(picture));
+  Page page = explain_page(e);
+  page.origin = origin(command_line(), std::to_string(o.seed), "CPU", "fp64");
+  write_file(folder + "/explain.html", html(page));
 }
 
 }  // namespace
@@ -88,16 +108,19 @@ std::function<int()> declare_explain(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
   const auto mixer = std::make_shared<std::string>(), out = std::make_shared<std::string>();
   const auto json = std::make_shared<bool>(false);
-  app.add_option("mixer", *mixer, "a mixer of `horner list`")->required();
+  app.add_option("mixer", *mixer, "a mixer of `horner list`; none with --checkpoint");
   add_flags(app, *options);
   app.add_flag("--json", *json, "everything, as JSON");
-  app.add_option("--out", *out, "folder that explain.json is written to");
+  app.add_option(
+      "--out", *out, "folder that explain.json, explain.html and plots/*.svg are written to"
+  );
   return [=] {
+    HORNER_CHECK(
+        mixer->empty() != options->checkpoint.empty(),
+        "explain takes a mixer of `horner list`, or --checkpoint"
+    );
     const Explanation e = explain(*mixer, *options);
-    if (!out->empty()) {
-      std::filesystem::create_directories(*out);
-      write_file(*out + "/explain.json", e.json().dump(2) + "\n");
-    }
+    if (!out->empty()) write(e, *options, *out);
     if (*json) {
       fmt::print("{}\n", e.json().dump(2));
     } else {

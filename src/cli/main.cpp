@@ -74,6 +74,7 @@ int run_program(int argc, char** argv) {
 }  // namespace horner
 
 int main(int argc, char** argv) {
+  horner::command_line() = {argv + 1, argv + argc};
   horner::open_cuda();
   return horner::run_program(argc, argv);
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "mixers/mixer.h"
@@ -49,6 +50,32 @@ TEST(Explain, OrdersAndRows) {
   EXPECT_NEAR(e.row_sum_high, 1, 1e-12);
   EXPECT_EQ(e.negative_mass, 0);
   EXPECT_GT(explain("norm_attention", {}).negative_mass, 0.1);
+}
+
+// Prop. 1 and 2 of arXiv:2412.06590: what divides by a sum loses the length of a query, softmax and
+// InLine do not.
+TEST(Explain, Confusion) {
+  EXPECT_LT(explain("linear", {}).confusion.doubled, 1e-12);
+  for (const char* name : {"softmax", "inline"}) {
+    const Confusion c = explain(name, {}).confusion;
+    EXPECT_GT(c.doubled, 1e-3) << name;
+    for (const Confusion::Head& head : c.heads) EXPECT_EQ(head.pairs, 0) << name;
+  }
+  // Every pair of queries that are multiples of each other is confused: relu in one dimension.
+  ExplainOptions o;
+  o.D = 4;
+  o.settings = "heads=4,feature=relu";
+  const Confusion c = explain("linear", o).confusion;
+  ASSERT_EQ(c.heads.size(), 4u);
+  EXPECT_GT(c.heads[0].pairs, 0.2);
+  EXPECT_TRUE(explain("rg_lru", {}).confusion.heads.empty());
+}
+
+TEST(Explain, HalfLife) {
+  EXPECT_DOUBLE_EQ(half_life(0.5), 1);
+  EXPECT_NEAR(half_life(std::exp2(-1.0 / 8)), 8, 1e-12);
+  EXPECT_EQ(half_life(-0.5), 0);
+  EXPECT_TRUE(std::isinf(half_life(1)));
 }
 
 }  // namespace

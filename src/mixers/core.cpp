@@ -13,7 +13,7 @@ namespace {
 
 // A scan is `linear` with one head per channel and q = k = 1.
 Core as_linear(const Core& core) {
-  if (core.op->name != "scan") return core;
+  if (core.name() != "scan") return core;
   const at::Tensor& v = core.in.v;
   const int64_t B = v.size(0), T = v.size(1), H = v.size(2) * v.size(3);
   Core same = core;
@@ -40,7 +40,7 @@ Core with_all_heads(Core core) {
 }
 
 double scale_of(const Core& core) {
-  const bool root = core.op->name == "attention" || core.op->name == "power";
+  const bool root = core.name() == "attention" || core.name() == "power";
   const double K = double(core.in.q.size(3));
   return core.options.scale.value_or(root ? 1 / std::sqrt(K) : 1.0);
 }
@@ -61,7 +61,7 @@ at::Tensor softmax_weights(const Core& core) {
 at::Tensor normaliser(const Core& core, const at::Tensor& C) {
   const at::Tensor& v = core.in.v;
   at::Tensor eta = at::ones({v.size(0), v.size(1), v.size(2)}, v.options());
-  if (core.op->name == "attention") {
+  if (core.name() == "attention") {
     eta = C.sum(-1);
   } else if (core.options.norm == "sum") {
     Inputs ones = core.in;
@@ -78,20 +78,21 @@ at::Tensor log_decay(const Core& core) {  // (B,T,H,F) or (B,T,H,1)
   const at::Tensor& v = core.in.v;
   if (!g.defined()) return at::zeros({v.size(0), v.size(1), v.size(2), 1}, v.options());
   const at::Tensor wide = g.dim() == 3 ? g.unsqueeze(-1) : g;
-  if (core.op->name != "power" || core.options.decay == "outside") return wide;
+  if (core.name() != "power" || core.options.decay == "outside") return wide;
   return monomial_sums(wide.expand_as(core.in.k), core.options.order);
 }
 
 }  // namespace
 
 System system_of(const Core& given) {
-  HORNER_CHECK(given.options.causal, "[{}] both directions are not a recurrence", given.op->name);
+  if (given.system) return *given.system;
+  HORNER_CHECK(given.options.causal, "[{}] both directions are not a recurrence", given.name());
   const Core core = with_all_heads(as_linear(given));
   const Inputs& in = core.in;
   System s;
   s.u = in.v;
   s.D = core.skip.defined() ? core.skip : at::zeros_like(in.v.select(3, 0));
-  if (core.op->name == "delta") {
+  if (core.name() == "delta") {
     const at::Tensor I = at::eye(in.k.size(3), in.k.options());
     s.B = in.beta.unsqueeze(-1) * in.k;
     s.Lambda = I - s.B.unsqueeze(-1) * in.k.unsqueeze(-2);  // I - beta_t k_t^T k_t
@@ -101,11 +102,11 @@ System system_of(const Core& given) {
   }
   s.B = in.k;
   s.C = scale_of(core) * in.q;
-  if (core.op->name == "power") {
+  if (core.name() == "power") {
     const auto W = monomial_weights(in.k.size(3), series(core.options));
     s.B = monomials(in.k, core.options.order);
     s.C = monomials(s.C, core.options.order) * at::tensor(W, in.q.options());
-  } else if (core.op->name == "attention") {
+  } else if (core.name() == "attention") {
     const int64_t T = in.q.size(1);
     s.B = at::eye(T, in.k.options()).view({1, T, 1, T});
     s.C = softmax_weights(core);
@@ -132,6 +133,13 @@ at::Tensor rebuild(const System& s) {
 }
 
 at::Tensor map_of(const Core& given) {
+  if (given.system) {
+    System s = *given.system;
+    const int64_t T = s.u.size(1);
+    const at::Tensor one_hot = at::eye(T, s.u.options()).view({1, T, 1, T});
+    s.u = one_hot.expand({s.u.size(0), T, s.u.size(2), T});
+    return rebuild(s).permute({0, 2, 1, 3});
+  }
   const Core core = with_all_heads(as_linear(given));
   const int64_t T = core.in.v.size(1);
   const at::Tensor one_hot = at::eye(T, core.in.v.options()).view({1, T, 1, T});

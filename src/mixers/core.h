@@ -1,4 +1,5 @@
-// The one op call inside a mixer, and what can be read off it.
+// The one op call inside a mixer, and what can be read off it. A mixer without an op (`conv`) gives
+// its system itself.
 //
 //   o_t = op(q, k, v, ..)_t / eta_t + skip_t v_t
 //
@@ -21,21 +22,24 @@
 
 namespace horner {
 
-struct Core {
-  const Op* op = nullptr;
-  Inputs in;
-  Options options;
-  at::Tensor eta;   // (B,T,H), undefined: 1
-  at::Tensor skip;  // (B,T,H), undefined: 0
-  at::Tensor o;     // (B,T,H,V): what forward got
-};
-
 struct System {
   at::Tensor Lambda;  // (B,T,H,F) or (B,T,H,1): the diagonal; (B,T,H,F,F): a matrix
   at::Tensor B;       // (B,T,H,F)
   at::Tensor C;       // (B,T,H,F)
   at::Tensor D;       // (B,T,H)
   at::Tensor u;       // (B,T,H,V)
+};
+
+struct Core {
+  const Op* op = nullptr;  // null: no op runs, the system is given instead
+  Inputs in;
+  Options options;
+  at::Tensor eta;   // (B,T,H), undefined: 1
+  at::Tensor skip;  // (B,T,H), undefined: 0
+  at::Tensor o;     // (B,T,H,V): what forward got
+  std::optional<System> system;
+
+  std::string_view name() const { return op != nullptr ? op->name : "none"; }
 };
 
 System system_of(const Core&);      // causal cores only

@@ -1,5 +1,5 @@
-// Every mixer against other hands: transformers' layers and the papers' equations
-// (tools/mixer_goldens.py).
+// Every mixer against other hands: transformers' layers, flash-linear-attention's naive functions
+// and the papers' equations (tools/mixer_goldens.py).
 #include <gtest/gtest.h>
 
 #include <set>
@@ -44,9 +44,12 @@ void expect_goldens(const std::string& path, size_t cases) {
   }
 }
 
-TEST(MixerGoldens, Equations) { expect_goldens("src/mixers/goldens/equations.safetensors", 25); }
+TEST(MixerGoldens, Equations) { expect_goldens("src/mixers/goldens/equations.safetensors", 27); }
 TEST(MixerGoldens, Transformers) {
   expect_goldens("src/mixers/goldens/transformers.safetensors", 8);
+}
+TEST(MixerGoldens, FlashLinearAttention) {
+  expect_goldens("src/mixers/goldens/fla.safetensors", 4);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ Result Pass::run(std::string_view name, Inputs in, Options options) {
   const Op& op = find_op(name);
   Result result = horner::run(op, in, rest(), with_form(options));
   for (const at::Tensor& part : result.state.parts) carry(part);
-  core = {&op, in, options, {}, {}, result.o};
+  core = {&op, in, options, {}, {}, result.o, {}};
   return result;
 }
 
@@ -58,7 +58,7 @@ Result Pass::run_gated(
   Result result = exponential_gate(qkv, i, f, rest(), with_form(options));
   for (const at::Tensor& part : result.state.parts) carry(part);
   if (!looks_) return result;
-  core = {&find_op("linear"), qkv, options, {}, {}, result.o};  // without the stabiliser
+  core = {&find_op("linear"), qkv, options, {}, {}, result.o, {}};  // without the stabiliser
   core.in.k = qkv.k * i.exp().unsqueeze(-1);
   core.in.g = f;
   Inputs ones = core.in;
@@ -88,7 +88,7 @@ Result Pass::run_learned(Inputs in, Options options, const at::Tensor& c) {
   const at::Tensor numbers = c.detach().to(at::kCPU, at::kDouble).contiguous();
   const double* first = numbers.data_ptr<double>();
   options.coefficients.assign(first, first + numbers.numel());
-  core = {&op, in, options, {}, {}, o};
+  core = {&op, in, options, {}, {}, o, {}};
   return result;
 }
 
@@ -118,6 +118,7 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
       "[{}] both directions read a sequence whole: no state goes on",
       name()
   );
+  if (context.look) context.look(*this, x);
   Pass pass(state, context);
   const at::Tensor y = mix(x, pass);
   if (causal() && context.keep_state) state = pass.after();

@@ -5,7 +5,7 @@
 //   map      (B,H,T,T): the weight with which token t reads the value of token s
 //   dsf      the dynamical-systems form h_t = Lambda_t h_{t-1} + B_t u_t, y_t = C_t h_t + D_t u_t
 //
-// No mixer writes a recurrence: `mix` prepares the inputs of an op, has the Pass run it, and
+// No mixer writes a recurrence (`conv` has none to write): `mix` prepares the inputs of an op, has the Pass run it, and
 // finishes its output. Map and dsf are read off that one call, so that they cannot differ from what
 // forward computes.
 #pragma once
@@ -20,11 +20,14 @@
 
 namespace horner {
 
+class Mixer;
+
 struct Context {
   at::Tensor cu_seqlens;          // (n+1): a packed batch, B = 1; sequence j has row j of the state
   std::optional<int64_t> window;  // of `window`, for this forward alone
   std::string form = "auto";
   int64_t chunk = 64;
+  std::function<void(const Mixer&, const at::Tensor& x)> look;  // sees what each mixer gets
   bool keep_state = true;  // false: the state after is not wanted, as in training
   at::Tensor lengths;      // (B): tokens of each row, later ones are padding; read by Model
   bool recompute = false;  // blocks are computed again in backward; read by Model
@@ -38,7 +41,8 @@ class Pass {
       : context_(context), before_(before), looks_(looks) {}
 
   const Context& context() const { return context_; }
-  Core core;  // the op call, for map and dsf
+  Core core;                             // the op call, for map and dsf
+  bool looks() const { return looks_; }  // whether the core is wanted whole
 
   at::Tensor carried();  // the next part of the state; undefined where nothing has been seen
   void carry(const at::Tensor& part) { after_.parts.push_back(part); }
@@ -69,7 +73,7 @@ class Pass {
 
   const Context& context_;
   const State& before_;
-  bool looks_;  // whether the core is wanted whole
+  bool looks_;
   State after_;
   size_t next_ = 0;
 };

@@ -1,6 +1,7 @@
 // THE list of mixers. Nothing else knows their names: commands, reports, models and tests walk it.
 #include "core/check.h"
 #include "core/nearest.h"
+#include "mixers/conv.h"
 #include "mixers/deltanet.h"
 #include "mixers/gated_deltanet.h"
 #include "mixers/gla.h"
@@ -286,6 +287,14 @@ const std::vector<MixerType>& mixers() {
             "causal=false,feature=leaky_relu",
             "causal=false,residual=0"},
            {"heads=3", "residual=-1", "causal=false,residual=2"}}
+      ),
+      row<Conv>(
+          {"conv",
+           "2312.04927",
+           "y_t = (x_t W + b1) * (h_0 x_t + h_1 x_{t-1} + h_2 x_{t-2} + b2) + x_t",
+           "",
+           {"", "kernel=5,residual=false"},
+           {"kernel=1"}}
       ),
   };
   return list;

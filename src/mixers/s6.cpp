@@ -44,7 +44,7 @@ at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
   same.k = B.expand_as(in.g);
   same.v = v.unsqueeze(-1);
   same.g = in.g;
-  pass.core = {&find_op("linear"), same, {}, {}, {}, y};
+  pass.core = {&find_op("linear"), same, {}, {}, {}, y, {}};
   const at::Tensor o = pass.add_skip(y, skip_ / dt).squeeze(-1).to(u.scalar_type());  // + D u
   return out_(mamba ? o * at::silu(halves[1]) : o);
 }

@@ -38,6 +38,10 @@ void log_ticks(Scale& s, double base, int count) {
       if (tick >= s.low * (1 - 1e-9) && tick <= s.high * (1 + 1e-9)) s.ticks.push_back(tick);
     }
   }
+  if (s.ticks.size() >= 2) return;
+  s.ticks.clear();  // less than a power of the base: as on a linear axis
+  const double step = nice_step(s.high - s.low, count);
+  for (double i = std::ceil(s.low / step); i * step <= s.high; ++i) s.ticks.push_back(i * step);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ TEST(Axis, LogTicks) {
   EXPECT_FALSE(s.shows(std::nan("")));
   const Scale decades = make_scale({"loss", true}, {1e-8, 1}, 5);
   EXPECT_LE(decades.ticks.size(), 6u);
+  EXPECT_GE(make_scale({"half-life", true}, {15, 17}, 5).ticks.size(), 3u);
   EXPECT_EQ(tick_text({"state", true, 2, true}, 16384), "16 KiB");
 }
 

@@ -1,0 +1,20 @@
+# Run at every build, as a script: writes OUTPUT only where the commit has changed.
+execute_process(COMMAND git rev-parse --short=12 HEAD WORKING_DIRECTORY "${SOURCE}"
+  OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(failed)
+  set(commit unknown)
+else()
+  execute_process(COMMAND git diff --quiet HEAD -- WORKING_DIRECTORY "${SOURCE}"
+    RESULT_VARIABLE differs ERROR_QUIET)
+  if(differs)
+    string(APPEND commit "+")
+  endif()
+endif()
+set(text "#include \"core/commit.h\"\nnamespace horner {\nconst char* commit() { return \"${commit}\"; }\n}\n")
+set(old "")
+if(EXISTS "${OUTPUT}")
+  file(READ "${OUTPUT}" old)
+endif()
+if(NOT text STREQUAL old)
+  file(WRITE "${OUTPUT}" "${text}")
+endif()

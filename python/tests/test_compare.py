@@ -1,0 +1,141 @@
+"""horner compare at a size of seconds: its files, going on, failures, and the report made again."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
+pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
+
+TINY = ["--task", "mqar:T=16,pairs=2,vocabulary=32", "--model.D", "16", "--schedule.steps", "12",
+        "--train.batch", "8", "--eval.every", "4", "--eval.examples", "20", "--speed_lengths", "16,32",
+        "--device", "cpu"]
+
+
+def compare(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, "compare", *words, *TINY, "--out", out], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("compare")
+    result = compare(out, "softmax", "taylor:order=2", "gla:heads=2", "--seeds", "2", "--lengths", "32")
+    assert result.returncode == 0, result.stderr
+    assert "No difference to softmax shown" in result.stdout or "than softmax: " in result.stdout
+    return out
+
+
+def test_json_holds_everything(done: Path) -> None:
+    all_ = json.loads((done / "compare.json").read_text())
+    assert [row["mixer"] for row in all_["rows"]] == ["softmax", "taylor:order=2", "gla:heads=2"]
+    assert len(all_["runs"]) == 6 and not any(run["failure"] for run in all_["runs"])
+    assert {baseline["name"] for baseline in all_["baselines"]} == {"chance", "shortcut"}
+    for row in all_["rows"]:
+        assert len(row["scores"]) == 2 and row["score"]["n"] == 2
+        assert row["score"]["mean"] == pytest.approx(sum(row["scores"]) / 2)
+        assert row["state_bytes"] > 0 and row["parameters"] > 0 and row["flops_per_token"] > 0
+        assert row["train_tokens_per_second"] > 0 and row["peak_bytes"] > 0
+        assert [point["T"] for point in row["speed"]] == [16, 32]
+        assert all(point["prefill"] > 0 and point["decode"] > 0 for point in row["speed"])
+        assert set(row["lengths"]) == {"32"} and row["loss_by_position"]
+        assert any("num_kv_pairs" in name for name in row["test"])
+        assert [point["step"] for point in row["curve"]][-1] == 12
+    difference = all_["differences"][0]
+    first, second = all_["rows"][1]["scores"], all_["rows"][0]["scores"]
+    assert difference["seeds"]["mean"] == pytest.approx(sum(a - b for a, b in zip(first, second)) / 2)
+    assert difference["examples"]["draws"] == 10000 and difference["examples"]["n"] == 20
+    assert all_["verdict"].startswith("On mqar:T=16,pairs=2,vocabulary=32 over 2 paired seeds, softmax reaches")
+    origin = dict(all_["origin"])
+    assert origin["command"].startswith("./horner compare softmax taylor:order=2") and origin["seed"] == "0 .. 1"
+    assert {"commit", "device", "dtype", "date"} <= set(origin)
+
+
+def test_only_the_mixer_differs(done: Path) -> None:
+    """The weights that the mixers share start equal: the loss of a seed's first batch is nearly so."""
+    configs = [json.loads(path.read_text()) for path in (done / "runs").glob("*/config.json")]
+    assert len(configs) == 6
+    for config in configs:
+        config["model"].pop("pattern")
+        config.pop("seed")
+        config.pop("name", None)
+    assert all(config == configs[0] for config in configs)
+
+
+def test_csv_has_a_line_for_each_run(done: Path) -> None:
+    rows = list(csv.DictReader((done / "compare.csv").open()))
+    assert len(rows) == 6 and {row["seed"] for row in rows} == {"0", "1"}
+    assert all(Path(row["folder"]).is_dir() and float(row["test"]) >= 0 for row in rows)
+
+
+def test_page_and_plots(done: Path) -> None:
+    page = (done / "report.html").read_text()
+    verdict = json.loads((done / "compare.json").read_text())["verdict"]
+    assert page.index("<p class=\"verdict\">") < page.index("<h2>")
+    assert verdict.split(",")[0] in page and "http://www.w3.org" in page and "https://" not in page
+    assert {path.stem for path in (done / "plots").glob("*.svg")} >= {"score_state", "curves", "decode", "lengths"}
+
+
+def test_second_time_runs_nothing(done: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (done / "runs").glob("*/*")}
+    result = compare(done, "softmax", "taylor:order=2", "gla:heads=2", "--seeds", "2", "--lengths", "32")
+    assert result.returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in (done / "runs").glob("*/*")} == before
+
+
+def test_report_makes_the_page_again(done: Path) -> None:
+    page = (done / "report.html").read_text()
+    (done / "report.html").unlink()
+    subprocess.run([PROGRAM, "report", done], check=True, capture_output=True)
+    assert (done / "report.html").read_text() == page
+
+
+def test_report_of_runs(done: Path, tmp_path: Path) -> None:
+    runs = sorted((done / "runs").iterdir())
+    result = subprocess.run([PROGRAM, "report", *runs, "--out", tmp_path], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert {row["mixer"] for row in rows} == {"conv softmax", "conv taylor:order=2", "conv gla:heads=2"}
+    assert all(row["score"]["n"] == 2 for row in rows)
+    wrong = subprocess.run([PROGRAM, "report", tmp_path / "none"], capture_output=True, text=True)
+    assert wrong.returncode == 3 and "holds neither compare.json nor" in wrong.stderr
+
+
+def test_a_failed_run_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
+    result = compare(tmp_path, "linear", "--seeds", "1", "--lr_grid", "0.001,1e30", "--jobs", "1")
+    assert result.returncode == 0, result.stderr
+    assert "Failed: linear, lr 1e+30, seed 0" in result.stdout
+    (row,) = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert row["failed"] == 1 and row["lr"] == 0.001 and row["score"]["n"] == 1
+
+
+def test_interrupted_it_goes_on(tmp_path: Path) -> None:
+    words = [PROGRAM, "compare", "linear", "gla", *TINY, "--seeds", "1", "--schedule.steps", "3000", "--eval.every",
+             "0", "--out", tmp_path]
+    started = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.time() + 60
+    while not list((tmp_path / "runs").glob("*/metrics.jsonl")) and time.time() < end:
+        time.sleep(0.1)
+    time.sleep(1)
+    started.send_signal(signal.SIGINT)
+    _, errors = started.communicate(timeout=60)
+    assert started.returncode == 130, errors
+    assert not (tmp_path / "compare.json").exists()
+    assert list((tmp_path / "runs").glob("*/checkpoints/step_*/DONE"))
+
+
+@pytest.mark.parametrize("words, line", [
+    (["softmaxx"], "horner compare: unknown mixer 'softmaxx'; did you mean 'softmax'?"),
+    (["gla", "gla"], "horner compare: mixer gla is named twice"),
+    (["gla", "--model.pattern", "conv"], "horner compare: model.pattern must hold MIXER"),
+    (["gla", "--iso", "parms"], "horner compare: iso must be one of"),
+])
+def test_mistakes(tmp_path: Path, words: list[str], line: str) -> None:
+    result = compare(tmp_path / "out", *words)
+    assert result.returncode == 2 and result.stderr.splitlines()[-1].startswith(line), result.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,35 @@
+// Equal budgets: settings of a mixer, and a width of the model, that cost as much as a reference.
+//
+//   params   numbers that are trained
+//   state    bytes that one sequence of the task's length keeps, over all layers
+//   flops    matrix products of a token's forward
+//
+// Tried are all D near the reference's (multiples of 8 from D/2 to 2 D), and what sets the sizes of
+// keys, values and features in a mixer: heads, expand_k, expand_v, expand, state, head, key, order.
+// Settings that the user gave stay. Of those within 1 % the one that changes least is taken, else the
+// nearest.
+#pragma once
+
+#include <functional>
+
+#include "model/model.h"
+
+namespace horner {
+
+struct Budget {
+  std::string mixer;  // with its settings, as in a pattern
+  int64_t D = 0;
+  double cost = 0, target = 0;
+  double mismatch() const { return cost / target - 1; }
+  int64_t tried = 0;
+};
+
+// Cost of a model in which `mixer` stands with width D; throws UsageError where there is no such one.
+using CostOf = std::function<double(const std::string& mixer, int64_t D)>;
+
+Budget solve_budget(const std::string& mixer, int64_t D, double target, const CostOf& cost);
+
+// "taylor:order=2" -> name and settings.
+std::pair<std::string, std::string> split_mixer(const std::string& text);
+
+}  // namespace horner

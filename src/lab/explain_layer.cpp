@@ -1,0 +1,84 @@
+// A layer of a trained model, looked into while the model reads.
+#include <ATen/Functions.h>
+
+#include <cmath>
+
+#include "core/check.h"
+#include "core/file.h"
+#include "lab/explain.h"
+#include "train/checkpoint.h"
+
+namespace horner {
+namespace {
+
+// What the mixer of a layer gets.   (1,T,D)
+at::Tensor input_of_layer(Model& model, int64_t layer, const at::Tensor& input) {
+  HORNER_CHECK(
+      layer >= 0 && layer < model.options().layers,
+      "layer must be in 0 .. {}, got {}",
+      model.options().layers - 1,
+      layer
+  );
+  const c10::NoGradGuard no_graph;
+  model.eval();
+  const Mixer* wanted = &model.block(layer).mixer();
+  at::Tensor found;
+  Context context;
+  context.look = [&](const Mixer& mixer, const at::Tensor& x) {
+    if (&mixer == wanted) found = x;
+  };
+  ModelState state;
+  model.forward(input, state, context);
+  return found;
+}
+
+at::Tensor input_for(const Model& model, const ExplainOptions& o) {
+  const ModelOptions& m = model.options();
+  if (m.features > 0) return at::randn({1, o.T, m.features});
+  if (o.text.empty()) return at::randint(m.vocabulary, {1, o.T}, at::kLong);
+  const std::string text = read_file(o.text);
+  HORNER_CHECK(text.size() >= 2, "{}: has no text to read", o.text);
+  std::vector<int64_t> ids;
+  for (const char c : text.substr(0, size_t(o.T))) {
+    ids.push_back(uint8_t(c));
+    HORNER_CHECK(
+        ids.back() < m.vocabulary,
+        "{}: byte {} is outside the model's vocabulary of {}",
+        o.text,
+        ids.back(),
+        m.vocabulary
+    );
+  }
+  return at::tensor(ids, at::kLong).unsqueeze(0);
+}
+
+const MixerType& type_of_layer(const Model& model, int64_t layer) {
+  const auto& pattern = model.options().pattern;
+  const std::string& text = pattern[size_t(layer) % pattern.size()];
+  return find_mixer(text.substr(0, text.find(':')));
+}
+
+}  // namespace
+
+Explanation explain_checkpoint(const ExplainOptions& o) {
+  const std::shared_ptr<Model> model = load_model(o.checkpoint);
+  const at::Tensor x = input_of_layer(*model, o.layer, input_for(*model, o));
+  Mixer& mixer = model->block(o.layer).mixer();
+  return explain_mixer(mixer, type_of_layer(*model, o.layer), x);
+}
+
+std::vector<double> map_of_layer(Model& model, int64_t layer, const at::Tensor& input) {
+  const c10::NoGradGuard no_graph;
+  const at::Tensor x = input_of_layer(model, layer, input);
+  const at::Tensor map = model.block(layer).mixer().map(x)[0][0].to(at::kDouble).contiguous();
+  std::vector<double> values;
+  for (int64_t i = 0; i < map.numel(); ++i) {
+    const double w = map.data_ptr<double>()[i];
+    values.push_back(
+        std::abs(w) < 1e-6 ? 0 : std::round(w * 1e5) / 1e5
+    );  // a picture needs no more
+  }
+  return values;
+}
+
+}  // namespace horner

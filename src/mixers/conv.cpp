@@ -1,0 +1,43 @@
+#include "mixers/conv.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+
+namespace horner {
+
+Conv::Conv(int64_t D, const Options& o) : Mixer("conv", D), o_(o) {
+  check_at_least(name(), "kernel", double(o.kernel), 2);
+  const double bound = 1 / std::sqrt(double(o.kernel));
+  gate_ = linear(*this, "gate", D, D, true);
+  filter_ = short_conv(*this, "filter", D, {o.kernel, "none", false});
+  offset_ = register_parameter("offset", uniform({D}, -bound, bound));
+}
+
+at::Tensor Conv::mix(const at::Tensor& x, Pass& pass) {
+  const at::Tensor gate = gate_(x);          // x_t W + b1
+  const at::Tensor read = filter_(x, pass);  // sum_j h_j x_{t-j}
+  if (pass.looks()) {
+    const at::Tensor o = gate * read + (o_.residual ? x : at::zeros_like(x));
+    pass.core.system = shift_register(x, gate);
+    pass.core.in.v = pass.core.system->u;
+    pass.core.o = o.unsqueeze(-1);
+  }
+  const at::Tensor y = gate * (read + offset_);
+  return o_.residual ? y + x : y;
+}
+
+System Conv::shift_register(const at::Tensor& x, const at::Tensor& gate) const {
+  const int64_t B = x.size(0), T = x.size(1), D = x.size(2), F = o_.kernel;
+  const at::Tensor I = at::eye(F, x.options());
+  System s;
+  s.u = x.unsqueeze(-1);
+  s.Lambda = I.roll(1, 0).tril(-1).expand({B, T, D, F, F});  // slot j takes slot j - 1
+  s.B = I.select(0, 0).expand({B, T, D, F});                 // slot 0 takes the input
+  s.C = gate.unsqueeze(-1) * filter_.weight.flip(1);         // weight ends with the current token
+  s.D = o_.residual ? at::ones_like(x) : at::zeros_like(x);
+  return s;
+}
+
+}  // namespace horner

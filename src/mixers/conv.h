@@ -1,0 +1,49 @@
+// A gated causal convolution: BaseConv of Zoology (arXiv:2312.04927), the short mixer below the
+// mixers of Based.
+//
+//   y_t = (x_t W + b1) * (sum_{j<kernel} h_j x_{t-j} + b2) + x_t         element by element, h (D,kernel)
+//
+// The paper's equation has no "+ x_t", the authors' code has it (residual); neither projects the
+// output. Start: W N(0, 0.02) and b1 = 0, h and b2 uniform within 1/sqrt(kernel), as there. The
+// state is the last kernel - 1 inputs (the authors count kernel of them).
+//
+// No op runs here. Per channel it is a shift register with a gated reading, which is a linear
+// system with F = kernel, and map and dsf are read off that:
+//   Lambda = the shift e_{j+1} <- e_j,  B = e_1,  C_t = (x_t W + b1) h,  D = 1 or 0,  u = x
+// The constant (x_t W + b1) b2 reads no token: it is added after, as an output projection would be.
+#pragma once
+
+#include "mixers/parts.h"
+
+namespace horner {
+
+struct ConvOptions {
+  int64_t kernel = 3;
+  bool residual = true;
+
+  template <class Visitor>
+  void visit(Visitor&& visit) {
+    visit("kernel", kernel, "tokens that are read, the current one included");
+    visit("residual", residual, "adds the input to the output");
+  }
+};
+
+class Conv : public Mixer {
+ public:
+  using Options = ConvOptions;
+  Conv(int64_t D, const Options& options);
+  Json options() const override { return to_json(o_); }
+
+ protected:
+  at::Tensor mix(const at::Tensor& x, Pass& pass) override;
+
+ private:
+  System shift_register(const at::Tensor& x, const at::Tensor& gate) const;
+
+  const Options o_;
+  Linear gate_;
+  ShortConv filter_;
+  at::Tensor offset_;  // (D): b2
+};
+
+}  // namespace horner

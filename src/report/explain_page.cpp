@@ -1,0 +1,255 @@
+#include "report/explain_page.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "report/table.h"
+
+namespace horner {
+namespace {
+
+Chart state_chart(const Explanation& e) {
+  Chart chart{"State of one sequence", {"T, tokens seen", true, 2}, {"bytes, fp32", true, 2, true}};
+  Series state{e.mixer}, cache{"key/value cache"};
+  cache.dashed = true;
+  cache.colour = 7;
+  for (const Explanation::Size& s : e.sizes) {
+    const std::string at = fmt::format("at T = {}: ", s.T);
+    state.points.push_back({double(s.T), double(s.bytes)});
+    state.points.back().title = e.mixer + " " + at + short_bytes(double(s.bytes));
+    cache.points.push_back({double(s.T), double(s.cache)});
+    cache.points.back().title = "key/value cache " + at + short_bytes(double(s.cache));
+  }
+  chart.series = {state, cache};
+  return chart;
+}
+
+Chart spectrum_chart(const Explanation& e) {
+  Chart chart{
+      "Eigenvalues of Lambda, sorted", {"share of eigenvalues at or below"}, {"eigenvalue"}};
+  Series line{e.mixer};
+  line.marks = false;
+  for (size_t i = 0; i < e.spectrum.size(); ++i)
+    line.points.push_back({double(i) / double(e.spectrum.size() - 1), e.spectrum[i]});
+  chart.series = {line};
+  return chart;
+}
+
+Chart half_life_chart(const Explanation& e) {
+  Chart chart{
+      "Half-lives, sorted", {"share of eigenvalues at or below"}, {"half-life, tokens", true}};
+  Series line{e.mixer};
+  line.marks = false;
+  for (size_t i = 0; i < e.spectrum.size(); ++i) {
+    const double tokens = half_life(e.spectrum[i]);
+    if (tokens > 0 && tokens < 1e9)
+      line.points.push_back({double(i) / double(e.spectrum.size() - 1), tokens});
+  }
+  chart.series = {line};
+  chart.x.low = 0;
+  chart.x.high = 1;
+  return chart;
+}
+
+Bars order_bars(const Explanation& e) {
+  Bars bars{"Share of each order of the exponential", {"mean |x^n / n!| over the sum of all"}};
+  for (size_t n = 0; n < e.orders.size(); ++n) {
+    bars.bars.push_back({fmt::format("order {}", n), e.orders[n]});
+    bars.bars.back().text = fmt::format("{:.2g} %", 100 * e.orders[n]);
+  }
+  return bars;
+}
+
+std::string tokens(double half_life) {
+  return std::isfinite(half_life) ? fmt::format("{:.3g} tokens", half_life) : "infinite";
+}
+
+Section equation_section(const Explanation& e) {
+  std::string settings;
+  for (const auto& [name, value] : e.settings.items()) {
+    if (value.is_object()) {
+      for (const auto& [inner, x] : value.items())
+        settings += fmt::format(
+            "{}.{}={} ", name, inner, x.is_string() ? x.get<std::string>() : to_line(x)
+        );
+    } else {
+      settings += fmt::format(
+          "{}={} ", name, value.is_string() ? value.get<std::string>() : to_line(value)
+      );
+    }
+  }
+  SortTable held{{"parameter", "shape", "numbers"}, {}};
+  for (const Explanation::Parameter& p : e.parameters) {
+    int64_t count = 1;
+    for (const int64_t n : p.shape) count *= n;
+    held.rows.push_back(
+        {{p.name},
+         {fmt::format("{}", fmt::join(p.shape, " x "))},
+         {std::to_string(count), double(count)}}
+    );
+  }
+  std::string body = code(e.equation);
+  body += facts(
+      {{"paper", "arXiv:" + e.paper},
+       {"settings", settings},
+       {"op", e.op},
+       {"parameters", std::to_string(e.parameter_count)}}
+  );
+  for (const std::string& line : e.voids) body += paragraph("Without effect: " + line + ".");
+  return {"What it computes", body + folded("Its parameters", sortable(held))};
+}
+
+Section state_section(const Explanation& e) {
+  SortTable sizes{{"T", "state", "key/value cache"}, {}};
+  for (const Explanation::Size& s : e.sizes)
+    sizes.rows.push_back(
+        {{std::to_string(s.T), double(s.T)},
+         cell_bytes(double(s.bytes)),
+         cell_bytes(double(s.cache))}
+    );
+  const std::string caption =
+      e.crossover > 0
+          ? fmt::format(
+                "Crossover: the state is smaller than the cache from T = {} on.", e.crossover
+            )
+          : "The state grows with the sequence: no crossover.";
+  return {"What it keeps", figure(svg(state_chart(e)), caption) + sortable(sizes)};
+}
+
+Section map_section(const Explanation& e) {
+  std::string body = figure(
+      svg(map_picture(e, "First head")),
+      "Row t: the weights with which token t reads the values of tokens s. Blue is positive, "
+      "orange "
+      "negative."
+  );
+  body += paragraph(fmt::format(
+      "Rows sum to {:.3f} .. {:.3f}; {:.1f} % of the mass is negative.",
+      e.row_sum_low,
+      e.row_sum_high,
+      100 * e.negative_mass
+  ));
+  return {"Who reads whom", body};
+}
+
+Section forgetting_section(const Explanation& e) {
+  std::string body = paragraph(fmt::format(
+      "Eigenvalues {:.3f} .. {:.3f}, median {:.3f}, {:.0f} % above 1; median half-life {}; {}.",
+      e.transition.front(),
+      e.transition.back(),
+      e.transition[2],
+      100 * e.growing,
+      tokens(e.half_life),
+      e.consequence
+  ));
+  body += figure(svg(spectrum_chart(e)));
+  const Chart lives = half_life_chart(e);
+  if (!lives.series[0].points.empty())
+    body += figure(
+        svg(lives),
+        "Eigenvalues at or below 0 forget at once and have none; those at or above 1 never do."
+    );
+  return {"How it forgets", body};
+}
+
+Section system_section(const Explanation& e) {
+  std::vector<std::string> maps;
+  for (const Explanation::Matrix& m : e.matrices) {
+    HeatMap map{m.name + " of each token", "t", "f", m.rows, m.columns, m.values};
+    map.by_row = false;
+    maps.push_back(figure(svg(map)));
+  }
+  return {
+      "As a dynamical system",
+      paragraph(fmt::format(
+          "h_t = Lambda_t h_(t-1) + B_t u_t, y_t = C_t h_t + D_t u_t, with F = {} numbers of state "
+          "per value channel. First head{}.",
+          e.F,
+          e.F > 64 ? ", the first 64 of them" : ""
+      )) + side_by_side(maps)};
+}
+
+Section confusion_section(const Explanation& e) {
+  SortTable heads{{"head", "pairs confused", "tokens with such a partner"}, {}};
+  for (size_t h = 0; h < e.confusion.heads.size(); ++h) {
+    const Confusion::Head& head = e.confusion.heads[h];
+    heads.rows.push_back(
+        {{std::to_string(h), double(h)},
+         {fmt::format("{:.2f} %", 100 * head.pairs), head.pairs},
+         {fmt::format("{:.2f} %", 100 * head.tokens), head.tokens}}
+    );
+  }
+  return {
+      "Are different queries told apart?",
+      paragraph(fmt::format(
+          "Two queries are confused when their weights over the same tokens differ by at most 0.1 "
+          "% "
+          "while they themselves differ by more than 10 %. Doubling a query changes its weights by "
+          "{:.3g} (relative){}; the most similar other query is {:.3g} away.",
+          e.confusion.doubled,
+          e.confusion.doubled < 1e-9 ? ": the length of a query is lost" : "",
+          e.confusion.nearest
+      )) + sortable(heads)};
+}
+
+}  // namespace
+
+HeatMap map_picture(const Explanation& e, const std::string& title) {
+  return {title, "t", "s", e.T, e.T, e.map};
+}
+
+std::string explain_verdict(const Explanation& e) {
+  std::string text;
+  if (e.crossover > 0) {
+    text = fmt::format(
+        "{} keeps {} of state, however long the sequence: less than a key/value cache from T = {} "
+        "on.",
+        e.mixer,
+        short_bytes(double(e.sizes.back().bytes)),
+        e.crossover
+    );
+  } else if (!e.sizes.empty()) {
+    text = fmt::format(
+        "{} keeps more the longer the sequence: {} at T = {}.",
+        e.mixer,
+        short_bytes(double(e.sizes.back().bytes)),
+        e.sizes.back().T
+    );
+  } else {
+    text = e.mixer + " reads in both directions: it has no state to carry on.";
+  }
+  if (!e.transition.empty())
+    text += fmt::format(" Median half-life {}; {}.", tokens(e.half_life), e.consequence);
+  return text;
+}
+
+std::vector<NamedPicture> explain_pictures(const Explanation& e) {
+  std::vector<NamedPicture> list = {{"map", svg(map_picture(e, e.mixer + ": who reads whom"))}};
+  if (!e.sizes.empty()) list.push_back({"state", svg(state_chart(e))});
+  if (!e.spectrum.empty()) list.push_back({"eigenvalues", svg(spectrum_chart(e))});
+  if (!e.orders.empty()) list.push_back({"orders", svg(order_bars(e))});
+  return list;
+}
+
+Page explain_page(const Explanation& e) {
+  Page page{"horner explain: " + e.mixer};
+  page.verdict = explain_verdict(e);
+  page.sections.push_back(equation_section(e));
+  if (!e.sizes.empty()) page.sections.push_back(state_section(e));
+  page.sections.push_back(map_section(e));
+  if (!e.spectrum.empty()) {
+    page.sections.push_back(forgetting_section(e));
+    page.sections.push_back(system_section(e));
+  }
+  if (!e.orders.empty()) {
+    const std::string caption =
+        "Which powers of the scores x = q.k / sqrt(K) the exponential is made of: what a series of "
+        "order N leaves out are the bars beyond N.";
+    page.sections.push_back({"Which Taylor orders matter", figure(svg(order_bars(e)), caption)});
+  }
+  if (!e.confusion.heads.empty()) page.sections.push_back(confusion_section(e));
+  return page;
+}
+
+}  // namespace horner
