@@ -14,6 +14,7 @@ struct Command {
   )(CLI::App&);  // adds the flags; what it returns gives the exit code
 };
 
+std::function<int()> declare_bench(CLI::App&);
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
 std::function<int()> declare_verify(CLI::App&);
@@ -26,6 +27,7 @@ inline const std::vector<Command>& commands() {
       {"verify",
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},
+      {"bench", "what the ops cost, against the machine's limit and peers", declare_bench},
   };
   return list;
 }
