@@ -14,6 +14,8 @@ struct Command {
   )(CLI::App&);  // adds the flags; what it returns gives the exit code
 };
 
+std::function<int()> declare_bench(CLI::App&);
+std::function<int()> declare_bench_train(CLI::App&);
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
 std::function<int()> declare_train(CLI::App&);
@@ -28,6 +30,7 @@ inline const std::vector<Command>& commands() {
        "the contract on this machine: every op, form and mixer against fp64",
        declare_verify},
       {"train", "one run: any pattern of mixers on any task; goes on by itself", declare_train},
+      {"bench", "what ops and training steps cost, against limits and peers", declare_bench},
   };
   return list;
 }
