@@ -52,9 +52,9 @@ def linear(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, C: int = 64) -> to
 
 
 class Block(nn.Module):
-    def __init__(self, kind: str, D: int, heads: int):
+    def __init__(self, kind: str, D: int, heads: int, mlp_dim: int):
         super().__init__()
-        E = (8 * D // 3 + 63) // 64 * 64
+        E = mlp_dim or (8 * D // 3 + 63) // 64 * 64
         self.norm, self.mlp_norm = nn.RMSNorm(D, eps=1e-5), nn.RMSNorm(D, eps=1e-5)
         self.mixer = Mixer(kind, D, heads)
         self.gate, self.up, self.down = nn.Linear(D, E, False), nn.Linear(D, E, False), nn.Linear(E, D, False)
@@ -66,10 +66,10 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, kind: str, vocabulary: int, D: int, layers: int, heads: int):
+    def __init__(self, kind: str, vocabulary: int, D: int, layers: int, heads: int, mlp_dim: int):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, D)
-        self.blocks = nn.ModuleList(Block(kind, D, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(kind, D, heads, mlp_dim) for _ in range(layers))
         self.norm = nn.RMSNorm(D, eps=1e-5)
         self.head = nn.Linear(D, vocabulary, False)
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mixer", default="softmax", choices=["softmax", "linear", "taylor"])
     parser.add_argument("--heads", type=int, default=4)
-    for name, value in (("B", 32), ("T", 256), ("D", 128), ("layers", 2), ("vocabulary", 256), ("steps", 10)):
+    for name, value in (("B", 32), ("T", 256), ("D", 128), ("layers", 2), ("mlp_dim", 0), ("vocabulary", 256), ("steps", 10)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--device", default="cpu")
@@ -92,7 +92,7 @@ def main() -> None:
     if a.threads:
         torch.set_num_threads(a.threads)
     torch.manual_seed(0)
-    model = Model(a.mixer, a.vocabulary, a.D, a.layers, a.heads).to(a.device)
+    model = Model(a.mixer, a.vocabulary, a.D, a.layers, a.heads, a.mlp_dim).to(a.device)
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],

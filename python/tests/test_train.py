@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY ho
 SMALL = ["train", "--task", "mqar:T=16,pairs=2,vocabulary=32,test=16", "--device", "cpu", "--model.D", "16",
          "--model.pattern", "softmax:heads=2,linear:heads=2", "--model.dropout", "0.1", "--train.batch", "8",
          "--schedule.steps", "60", "--eval.every", "9", "--checkpoint.every", "3", "--log.every", "2"]
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # several tests run at once
 
 
 def command(out: Path, *more: str) -> list[str]:
@@ -118,12 +118,13 @@ def test_full_disk_is_one_line_and_leaves_the_old_checkpoint(tmp_path: Path) -> 
     (["--optim.lrr", "1"], 2, "horner train: unknown flag '--optim.lrr'; did you mean '--optim.lr'?"),
     (["--task", "mqr"], 2, "horner train: unknown task 'mqr'; did you mean 'mqar'?"),
     (["--model.pattern", "sofmax"], 2, "horner train: unknown mixer 'sofmax'; did you mean 'softmax'?"),
+    (["--model.pattern", "softmax,linear,taylor"], 2, "horner train: model.pattern names 3 mixers for 2 layers"),
     (["--schedule.steps", "0"], 2, "horner train: schedule.steps must be at least 1, got 0"),
     (["--out", "/dev/null"], 1, "horner train: /dev/null/run/checkpoints: the folder cannot be made: "),
     (["--config", "/none.toml"], 3, "horner train: /none.toml: cannot be opened: "),
 ])
 def test_a_mistake_is_one_line(more: list[str], code: int, line: str, tmp_path: Path) -> None:
-    done = subprocess.run(command(tmp_path, *more), capture_output=True, text=True)
+    done = subprocess.run([PROGRAM, "train", "--out", tmp_path, "--name", "run", *more], capture_output=True, text=True)
     assert done.returncode == code
     assert done.stdout == "" and done.stderr.startswith(line) and done.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()

@@ -22,6 +22,8 @@ inline std::vector<std::string>& command_line() {
 }
 
 std::function<int()> declare_compare(CLI::App&);
+std::function<int()> declare_bench(CLI::App&);
+std::function<int()> declare_bench_train(CLI::App&);
 std::function<int()> declare_explain(CLI::App&);
 std::function<int()> declare_list(CLI::App&);
 std::function<int()> declare_reproduce(CLI::App&);
@@ -45,6 +47,7 @@ inline const std::vector<Command>& commands() {
        declare_verify},
       {"train", "one run: any pattern of mixers on any task; goes on by itself", declare_train},
       {"theory", "the large-prompt limit of softmax, against its closed forms", declare_theory},
+      {"bench", "what ops and training steps cost, against limits and peers", declare_bench},
   };
   return list;
 }

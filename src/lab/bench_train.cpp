@@ -42,7 +42,8 @@ std::string peer_script() {
 
 double peer_seconds(const BenchTrainOptions& o, const std::string& mixer, int64_t D, at::Device d) {
   const std::string command = fmt::format(
-      "{} {} --mixer {} --D {} --T {} --B {} --heads {} --layers {} --vocabulary {} --steps {} "
+      "{} {} --mixer {} --D {} --T {} --B {} --heads {} --layers {} --mlp_dim {} --vocabulary {} "
+      "--steps {} "
       "--device {} --threads {}",
       o.peer,
       peer_script(),
@@ -52,6 +53,7 @@ double peer_seconds(const BenchTrainOptions& o, const std::string& mixer, int64_
       o.B,
       o.heads,
       o.layers,
+      o.mlp_dim,
       o.vocabulary,
       o.steps,
       d.is_cuda() ? "cuda" : "cpu",
@@ -73,6 +75,7 @@ BenchTrainRow time_steps(
   m.pattern = {fmt::format("{}:heads={}", mixer, o.heads)};
   m.layers = o.layers;
   m.D = D;
+  m.mlp_dim = o.mlp_dim;
   m.vocabulary = o.vocabulary;
   const auto model = make_model(m, 0);
   model->to(device);

@@ -15,6 +15,7 @@ struct BenchTrainOptions {
   int64_t B = 32;
   int64_t heads = 4;
   int64_t layers = 2;
+  int64_t mlp_dim = 0;
   int64_t vocabulary = 256;
   int64_t steps = 10;
   std::string device = "auto";
@@ -29,6 +30,7 @@ struct BenchTrainOptions {
     visit("B", B, "sequences of a step");
     visit("heads", heads, "heads H");
     visit("layers", layers, "layers L");
+    visit("mlp_dim", mlp_dim, "inner width of the mlp; 0: 8 D / 3 rounded up to 64");
     visit("vocabulary", vocabulary, "tokens");
     visit("steps", steps, "steps that are timed, after three that are not");
     visit("device", device, "auto, cpu, cuda or cuda:N");

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/initial.h"
+#include "mixers/rms_norm.h"
 
 namespace horner {
 
@@ -74,6 +75,12 @@ at::Tensor HeadNorm::operator()(const at::Tensor& x) const {
   if (kind == "none") return x;
   at::Tensor y = wide(x);
   const double V = double(x.size(-1));
+  const bool row = !weight.defined() || weight.dim() == 1;
+  if (row && y.scalar_type() == at::kFloat && (kind == "rms" || kind == "layer")) {
+    const at::Tensor w = weight.defined() ? wide(weight) : weight;
+    return (kind == "rms" ? rms_norm(y, w, eps) : at::layer_norm(y, {x.size(-1)}, w, {}, eps))
+        .to(x.scalar_type());
+  }
   if (kind == "l2" || kind == "unit_d") {
     y = y / y.norm(2, -1, true).clamp_min(1e-12) * (kind == "l2" ? 1.0 : V);
   } else {

@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 
 #include <cmath>
 
@@ -27,6 +28,14 @@ at::Tensor packed_places(const at::Tensor& cu_seqlens, const at::Tensor& x) {
   const at::Tensor starts = cu_seqlens.to(x.device(), at::kLong);
   const at::Tensor sequence = at::searchsorted(starts, t, false, true) - 1;
   return (t - starts.index_select(0, sequence)).unsqueeze(0);
+}
+
+// Under autocast, what several products read is cast once instead of by each of them.
+at::Tensor for_products(const at::Tensor& x) {
+  const auto device = x.device().type();
+  return at::autocast::is_autocast_enabled(device) && x.scalar_type() == at::kFloat
+             ? x.to(at::autocast::get_autocast_dtype(device))
+             : x;
 }
 
 at::Tensor drop(const at::Tensor& x, double p) { return p > 0 ? at::dropout(x, p, true) : x; }
@@ -64,8 +73,8 @@ at::Tensor Block::mlp(const at::Tensor& x) const {
 
 at::Tensor Block::forward(const at::Tensor& x, State& state, const Context& context) {
   const double p = is_training() ? dropout_ : 0;
-  const at::Tensor y = x + drop(mixer_->forward(norm_(x), state, context), p);
-  return down_.weight.defined() ? y + drop(mlp(mlp_norm_(y)), p) : y;
+  const at::Tensor y = x + drop(mixer_->forward(for_products(norm_(x)), state, context), p);
+  return down_.weight.defined() ? y + drop(mlp(for_products(mlp_norm_(y))), p) : y;
 }
 
 Model::Model(const ModelOptions& o) : o_(o) {

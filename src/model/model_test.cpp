@@ -168,7 +168,7 @@ TEST(Model, SharedWeightsDoNotDependOnTheMixer) {
     return all;
   };
   const auto softmax = weights("softmax", 7, 0);
-  for (const char* mixer : {"linear", "mlstm:heads=2", "mamba2", "deltanet"}) {
+  for (const char* mixer : {"linear", "mlstm:heads=2", "mamba2:head=8", "deltanet"}) {
     const auto other = weights(mixer, 7, 20);
     for (const auto& [name, weight] : softmax) {
       if (name.find("mixer") != std::string::npos) continue;

@@ -77,6 +77,21 @@ at::Tensor between(const at::Tensor& g) {
 
 namespace {
 
+thread_local bool rounded_products = false;
+
+}  // namespace
+
+RoundedProducts::RoundedProducts() { rounded_products = true; }
+RoundedProducts::~RoundedProducts() { rounded_products = false; }
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  if (!rounded_products) return at::matmul(a, b);
+  const auto low = [](const at::Tensor& x) { return x.to(at::kBFloat16).to(x.scalar_type()); };
+  return at::matmul(low(a), low(b));
+}
+
+namespace {
+
 // Halves the chunk: inside each half the same again; across, both factors decay towards the boundary.
 at::Tensor halved_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& g) {
   const int64_t C = q.size(-2);
@@ -88,7 +103,7 @@ at::Tensor halved_products(const at::Tensor& q, const at::Tensor& k, const at::T
       q2.select(-3, 1) * since_start(g2.select(-3, 1)).exp();  // q_t e^{G_t - G_m}
   const at::Tensor early =
       k2.select(-3, 0) * until_end(g2.select(-3, 0)).exp();  // k_s e^{G_m - G_s}
-  const at::Tensor across = at::matmul(late, early.transpose(-1, -2));
+  const at::Tensor across = product(late, early.transpose(-1, -2));
   return at::cat(
       {at::cat({within.select(-3, 0), at::zeros_like(across)}, -1),
        at::cat({across, within.select(-3, 1)}, -1)},
@@ -99,8 +114,8 @@ at::Tensor halved_products(const at::Tensor& q, const at::Tensor& k, const at::T
 }  // namespace
 
 at::Tensor decayed_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& g) {
-  if (!g.defined()) return at::matmul(q, k.transpose(-1, -2)).tril();
-  if (g.size(-1) == 1) return at::matmul(q, k.transpose(-1, -2)) * between(g).exp();
+  if (!g.defined()) return product(q, k.transpose(-1, -2)).tril();
+  if (g.size(-1) == 1) return product(q, k.transpose(-1, -2)) * between(g).exp();
   const int64_t C = q.size(-2);
   const int64_t padding = int64_t(std::bit_ceil(uint64_t(C))) - C;
   if (padding == 0) return halved_products(q, k, g);

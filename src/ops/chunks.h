@@ -31,6 +31,16 @@ at::Tensor until_end(const at::Tensor& g);    // G_C - G_t = g_{t+1} + .. + g_C
 at::Tensor between(const at::Tensor& g
 );  // G_t - G_s for s <= t, else -inf   (...,C,1) -> (...,C,C)
 
+// a b. While a RoundedProducts lives, both are rounded to bf16 first, and so is their gradient on its way back:
+// the plain version in the precision of tensor cores, which a kernel's error is measured against.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b);
+struct RoundedProducts {
+  RoundedProducts();
+  ~RoundedProducts();
+  RoundedProducts(const RoundedProducts&) = delete;
+  RoundedProducts& operator=(const RoundedProducts&) = delete;
+};
+
 // q_t . diag(exp(G_t - G_s)) k_s for s <= t, else 0   (...,C,C); g undefined, (...,C,1) or (...,C,K).
 at::Tensor decayed_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& g);
 

@@ -1,13 +1,9 @@
 // Time of the plain forms on the CPU, every op, forward and forward + backward:
 //   ./build/<preset>/horner_bench --benchmark_filter=linear
-// and of the kernels on a GPU (bench_cuda.cpp):
-//   ./build/<preset>/horner_bench --cuda
 #include <benchmark/benchmark.h>
 #include <c10/core/InferenceMode.h>
-#include <dlfcn.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "core/device.h"
 #include "ops/contract.h"
 
 namespace horner {
@@ -79,17 +75,6 @@ void add_jobs() {
 }  // namespace horner
 
 int main(int argc, char** argv) {
-  horner::open_cuda();
-  if (argc == 2 && std::string_view(argv[1]) == "--cuda") {
-    using Time = void (*)();
-    const auto time = reinterpret_cast<Time>(dlsym(RTLD_DEFAULT, "horner_time_kernels"));
-    if (time == nullptr || !horner::open_cuda().empty()) {
-      std::fprintf(stderr, "no GPU: %s\n", horner::open_cuda().c_str());
-      return 3;
-    }
-    time();
-    return 0;
-  }
   horner::add_jobs();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -19,4 +19,16 @@ at::Tensor sample_decay(const Dims& d, std::string_view gate, at::TensorOptions 
   return {};
 }
 
+Dims dims_of(const Inputs& in) {
+  const at::Tensor& first = in.q.defined() ? in.q : in.v;
+  const int64_t K = in.q.defined() ? in.q.size(3) : in.v.size(3);
+  return {
+      .B = first.size(0),
+      .T = first.size(1),
+      .H = first.size(2),
+      .G = in.v.size(2),
+      .K = K,
+      .V = in.v.size(3)};
+}
+
 }  // namespace horner

@@ -16,7 +16,7 @@ struct Sum {
 at::Tensor token(const at::Tensor& x, int64_t t) { return x.narrow(-2, t, 1); }  // (...,1,X)
 
 at::Tensor write(const at::Tensor& k, const at::Tensor& v) {  // sum_t k_t^T v_t  (...,K,V)
-  return at::matmul(k.transpose(-1, -2), v);
+  return product(k.transpose(-1, -2), v);
 }
 
 // diag(exp g) S for g (...,1|F) and S (...,F,V); no decay where g is undefined.
@@ -57,18 +57,18 @@ Sum recur(const Weights& w, const Operands& x, at::Tensor S) {
     const at::Tensor k = w.psi(token(x.k, t)).transpose(-1, -2), v = token(x.v, t);
     const at::Tensor g = x.g.defined() ? w.decay(token(x.g, t)).squeeze(-2) : x.g;
     S = S.defined() ? at::addcmul(decayed(g, S), k, v)
-                    : k * v;  // S_t = diag(exp g_t) S_{t-1} + psi(k_t)^T v_t
-    y.push_back(at::matmul(w.phi(token(x.q, t)), S));  // y_t = phi(q_t) S_t
+                    : k * v;                        // S_t = diag(exp g_t) S_{t-1} + psi(k_t)^T v_t
+    y.push_back(product(w.phi(token(x.q, t)), S));  // y_t = phi(q_t) S_t
   }
   return {at::cat(y, -2), S};
 }
 
 Sum pair_up(const Weights& w, const Operands& x, const at::Tensor& S0, bool want_state) {
-  Sum sum{at::matmul(w.pairs(x.q, x.k, x.g), x.v), {}};  // sum_{s<=t} w_ts v_s
+  Sum sum{product(w.pairs(x.q, x.k, x.g), x.v), {}};  // sum_{s<=t} w_ts v_s
   const at::Tensor g = x.g.defined() ? w.decay(x.g) : x.g;
   if (S0.defined()) {
     const at::Tensor phi = w.phi(x.q);
-    sum.y = sum.y + at::matmul(g.defined() ? phi * since_start(g).exp() : phi, S0);
+    sum.y = sum.y + product(g.defined() ? phi * since_start(g).exp() : phi, S0);
   }
   if (want_state) {
     const at::Tensor psi = w.psi(x.k);
@@ -82,7 +82,7 @@ Sum chunk_up(const Weights& w, const Operands& x, const at::Tensor& S0, int64_t 
   const at::Tensor q = to_chunks(x.q, C), k = to_chunks(x.k, C),
                    v = to_chunks(x.v, C);  // (B,G,r,n,C,.)
   const at::Tensor g = x.g.defined() ? to_chunks(x.g, C) : x.g;
-  const at::Tensor inside = at::matmul(w.pairs(q, k, g), v);  // sum_{s<=t in chunk} w_ts v_s
+  const at::Tensor inside = product(w.pairs(q, k, g), v);  // sum_{s<=t in chunk} w_ts v_s
 
   at::Tensor phi = w.phi(q), psi = w.psi(k), total;  // (B,G,.,n,C,F)
   if (g.defined()) {
@@ -99,7 +99,7 @@ Sum chunk_up(const Weights& w, const Operands& x, const at::Tensor& S0, int64_t 
     S = total.defined() ? at::addcmul(writes[i], total.select(3, int64_t(i)).unsqueeze(-1), S)
                         : writes[i] + S;
   }
-  const at::Tensor before = at::matmul(phi, at::stack(entering, 3));  // phi(q_t) e^{G_t} S_0
+  const at::Tensor before = product(phi, at::stack(entering, 3));  // phi(q_t) e^{G_t} S_0
   return {from_chunks(inside + before, x.v.size(-2)), S};
 }
 
@@ -164,7 +164,7 @@ Result parallel_sum(const Weights& w, const Inputs& in, const State& state, cons
   const auto causal = [&](const Operands& x) { return pair_up(w, x, p.S0, o.final_state); };
   if (o.causal) return finish(causal(p.x), in, o);
   if (p.x.g.defined()) return finish(both_directions(w, p.x, causal), in, o);
-  Sum sum{at::matmul(w.product(p.x.q, p.x.k), p.x.v), {}};
+  Sum sum{product(w.product(p.x.q, p.x.k), p.x.v), {}};
   if (o.final_state) sum.S = write(w.psi(p.x.k), p.x.v);
   return finish(sum, in, o);
 }
@@ -176,7 +176,7 @@ Result chunked_sum(const Weights& w, const Inputs& in, const State& state, const
   if (p.x.g.defined()) return finish(both_directions(w, p.x, causal), in, o);
   const at::Tensor S =
       write(w.psi(p.x.k), p.x.v);  // without decay every token reads the same state
-  return finish({at::matmul(w.phi(p.x.q), S), S}, in, o);
+  return finish({product(w.phi(p.x.q), S), S}, in, o);
 }
 
 State zero_sum(const c10::SymInt& F, const Inputs& in, const Options& options) {

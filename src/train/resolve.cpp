@@ -67,6 +67,12 @@ TrainOptions resolve(TrainOptions o, const Task& task) {
       o.train.accumulation
   );
   o.model.pattern = joined(o.model.pattern);
+  HORNER_CHECK(
+      int64_t(o.model.pattern.size()) <= o.model.layers,
+      "model.pattern names {} mixers for {} layers",
+      o.model.pattern.size(),
+      o.model.layers
+  );
   const TaskShape shape = task.shape();
   o.model.vocabulary = shape.vocabulary;
   o.model.features = shape.features;

@@ -17,12 +17,14 @@ TrainResult train(const TrainOptions& options, const TrainTell& tell) {
   const std::string folder = o.out + "/" + run_name(o), path = folder + "/result.json";
   const at::Device device = find_device(local_device(o.device));
   const std::shared_ptr<Processes> processes = Processes::join(device);
+  const auto model = make_model(o.model, uint64_t(o.seed));  // refuses before anything is written
+  model->to(device);
   const bool first = !processes || processes->first();
   if (first) open_run_folder(folder, o, environment(o, device, task->sources()));
   if (processes) processes->wait();
   if (!std::filesystem::exists(path)) {
     const TrainResult result =
-        Trainer(o, task, folder, first ? tell : TrainTell{}, processes).run();
+        Trainer(o, task, model, folder, first ? tell : TrainTell{}, processes).run();
     if (first) write_file(path, result.json().dump() + "\n");
     if (processes) processes->wait();
     if (first) return result;

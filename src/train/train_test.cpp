@@ -88,8 +88,8 @@ TEST(Train, GoesOnAsIfItHadNeverStopped) {
     const std::string at = "/checkpoints/step_00000020/" + std::string(file);
     expect_equal_tensors(parts.folder + at, whole.folder + at);
   }
-  const TrainResult read = train(o);  // finished: only read again
-  EXPECT_EQ(read.json(), parts.json());
+  const TrainResult read = train(o);                       // finished: only read again
+  EXPECT_EQ(to_line(read.json()), to_line(parts.json()));  // as text: it holds NaN
 }
 
 TEST(Train, AFolderHoldsOneRun) {
@@ -189,8 +189,10 @@ TEST(Train, AccumulatedPartsAreOneBatch) {
   o.train.accumulation = 4;
   const TrainResult four = train(o);
   ASSERT_EQ(one.curve.size(), four.curve.size());
-  for (size_t i = 0; i < one.curve.size(); ++i)
+  for (size_t i = 0; i < one.curve.size(); ++i) {
+    if (one.curve[i].step % o.log.every != 0) continue;  // a validation
     EXPECT_NEAR(one.curve[i].loss, four.curve[i].loss, 1e-4);
+  }
 }
 
 // 2 (q, k, v, out: 4 D^2) + swiglu 3 D E, head D N at 4 of 64 positions, attention 2 T D, per layer.

@@ -18,17 +18,12 @@ namespace {
 
 constexpr double kExploded = 1000;  // times the smallest loss so far, or 1
 
-std::shared_ptr<Model> model_on(const TrainOptions& o, at::Device device) {
-  auto model = make_model(o.model, uint64_t(o.seed));
-  model->to(device);
-  return model;
-}
-
 }  // namespace
 
 Trainer::Trainer(
     const TrainOptions& resolved,
     std::shared_ptr<Task> task,
+    std::shared_ptr<Model> model,
     const std::string& folder,
     const TrainTell& tell,
     std::shared_ptr<Processes> processes
@@ -39,7 +34,7 @@ Trainer::Trainer(
       tell_(tell),
       device_(find_device(local_device(resolved.device))),
       processes_(std::move(processes)),
-      model_(model_on(resolved, device_)),
+      model_(std::move(model)),
       optimizer_(*model_, resolved.optim),
       loss_(std::nan("")),
       norm_(std::nan("")),

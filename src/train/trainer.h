@@ -18,6 +18,7 @@ class Trainer {
   Trainer(
       const TrainOptions& resolved,
       std::shared_ptr<Task> task,
+      std::shared_ptr<Model> model,
       const std::string& folder,
       const TrainTell& tell,
       std::shared_ptr<Processes> processes

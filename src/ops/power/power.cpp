@@ -44,7 +44,7 @@ Weights weights(const Inputs& in, const Options& options) {
   const bool inside = options.decay == "inside";
   const std::vector<double> c = series(options);
   const auto product = [c](const at::Tensor& q, const at::Tensor& k) {
-    return polynomial(at::matmul(q, k.transpose(-1, -2)), c);  // p(x_ts)
+    return polynomial(horner::product(q, k.transpose(-1, -2)), c);  // p(x_ts)
   };
   const auto per_key = [K](const at::Tensor& g) {  // (...,1|K) -> (...,K)
     return g.size(-1) == K ? g : g.repeat_interleave(K, -1);

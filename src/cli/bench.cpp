@@ -1,0 +1,146 @@
+// horner bench: what ops cost on this machine, against its limits and against others' programs.
+#include "lab/bench.h"
+
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "core/check.h"
+#include "core/file.h"
+#include "report/progress.h"
+#include "report/table.h"
+
+namespace horner {
+namespace {
+
+std::string ms(const Times& t) {
+  return t.median > 0 ? fmt::format("{:.3f} ({:.3f}-{:.3f})", t.median, t.p10, t.p90) : "-";
+}
+std::string short_ms(double x) { return x > 0 ? fmt::format("{:.3f}", x) : "-"; }
+std::string ratio(double a, double b) {
+  return a > 0 && b > 0 ? fmt::format("{:.2f}", a / b) : "-";
+}
+
+double best(const Times& graph, const Times& eager) {
+  return graph.median > 0 ? graph.median : eager.median;
+}
+
+Table table(const BenchReport& report) {
+  Table t{
+      {"op",
+       "variant",
+       "shape",
+       "program",
+       "form",
+       "fwd ms (p10-p90)",
+       "f+b ms (p10-p90)",
+       "eager fwd",
+       "eager f+b",
+       "floor fwd",
+       "floor f+b",
+       "of floor",
+       "of floor",
+       "x peer",
+       "x peer",
+       "error/allowed",
+       "memory"},
+      {}};
+  for (const BenchRow& r : report.rows) {
+    std::vector<std::string> cells = {r.op, r.variant, r.shape.name, r.program, r.form};
+    const double forward = best(r.forward, r.eager_forward), both = best(r.both, r.eager_both);
+    const bool own = r.program == "horner";
+    const std::string error =
+        r.allowed > 0 ? fmt::format("{} {:.2f}", r.worst, r.error / r.allowed) : "-";
+    if (forward == 0) {
+      cells.push_back("no time: " + r.failure);
+      cells.resize(t.head.size());
+      cells[15] = error;
+      t.rows.push_back(cells);
+      continue;
+    }
+    cells.insert(
+        cells.end(),
+        {ms(r.forward),
+         both > 0 ? ms(r.both) : "no time: " + r.failure,
+         short_ms(r.eager_forward.median),
+         short_ms(r.eager_both.median),
+         short_ms(r.floor_forward),
+         short_ms(r.floor_both),
+         ratio(r.floor_forward, forward),
+         ratio(r.floor_both, both),
+         own ? ratio(r.peer_forward, forward) : "",
+         own ? ratio(r.peer_both, both) : "",
+         error,
+         r.bytes > 0 ? short_bytes(double(r.bytes)) : "-"}
+    );
+    t.rows.push_back(cells);
+  }
+  return t;
+}
+
+std::string heading(const BenchReport& report) {
+  std::string text = fmt::format(
+      "{}: copy {:.0f} GB/s, matmul {:.3g} TFLOP/s{}. Times in ms: graph replays where there are "
+      "any, caches cleared; floor: bytes at the copy rate or FLOPs at the matmul rate; x peer: "
+      "how many times faster than the fastest peer of the same function, or than softmax.",
+      report.device,
+      report.copy_rate / 1e6,
+      report.matmul_rate / 1e9,
+      report.clock_mhz > 0 ? fmt::format(", {} MHz", report.clock_mhz) : ""
+  );
+  for (const std::string& version : report.versions) text += " " + version + ".";
+  return text;
+}
+
+std::function<int()> declare_bench_ops(CLI::App& app) {
+  const auto options = std::make_shared<BenchOptions>();
+  const auto json = std::make_shared<bool>(false);
+  const auto out = std::make_shared<std::string>();
+  add_flags(app, *options);
+  app.add_flag("--json", *json, "every measurement, as JSON");
+  app.add_option("--out", *out, "folder that bench_DEVICE.json and .md are written to");
+  return [options, json, out] {
+    if (!out->empty()) make_folder(*out);
+    BenchReport report;
+    {
+      std::optional<Progress> progress;
+      report = bench_ops(
+          *options,
+          [&](size_t done, size_t total, std::string_view op, std::string_view shape) {
+            if (!progress) progress.emplace(total);
+            progress->at(done, std::string(op), std::string(shape));
+          }
+      );
+    }
+    if (!out->empty()) {
+      const std::string path = fmt::format("{}/bench_{}", *out, report.short_device());
+      write_file(path + ".json", report.json().dump(2) + "\n");
+      write_file(path + ".md", heading(report) + "\n\n" + table(report).markdown());
+    }
+    if (*json) {
+      fmt::print("{}\n", report.json().dump(2));
+    } else {
+      fmt::print("{}\n\n{}", heading(report), table(report).text());
+    }
+    return report.failed() == 0 ? 0 : 4;
+  };
+}
+
+}  // namespace
+
+std::function<int()> declare_bench(CLI::App& app) {
+  app.require_subcommand(0, 1);
+  CLI::App* ops = app.add_subcommand("ops", "the ops, on their own");
+  ops->allow_extras();
+  const std::function<int()> run_ops = declare_bench_ops(*ops);
+  CLI::App* steps = app.add_subcommand("train", "a training step, against eager PyTorch");
+  steps->allow_extras();
+  const std::function<int()> run_steps = declare_bench_train(*steps);
+  return [ops, run_ops, steps, run_steps] {
+    if (ops->parsed()) return run_ops();
+    if (steps->parsed()) return run_steps();
+    throw UsageError("say what: horner bench ops or horner bench train");
+  };
+}
+
+}  // namespace horner

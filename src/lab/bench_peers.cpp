@@ -1,0 +1,89 @@
+#include "lab/bench_peers.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "core/check.h"
+
+namespace horner {
+namespace {
+
+constexpr const char* kScript = "tools/bench_peers.py";
+
+std::string shell_word(const std::string& text) {
+  std::string all = "'";
+  for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return all + "'";
+}
+
+Times times_from(const Json& json) {
+  if (json.is_null()) return {};
+  return {json.at("median"), json.at("p10"), json.at("p90")};
+}
+
+// A line of the script: {"versions": [..]} or a row.
+void add_line(const Json& json, const std::vector<BenchShape>& shapes, BenchReport& report) {
+  if (json.contains("versions")) {
+    for (const auto& version : json["versions"]) report.versions.push_back(version);
+    return;
+  }
+  BenchRow row;
+  row.program = json.at("program");
+  row.op = json.at("op");
+  row.variant = json.at("variant");
+  for (const BenchShape& shape : shapes) {
+    if (shape.name == json.at("shape")) row.shape = shape;
+  }
+  row.form = json.at("form");
+  row.forward = times_from(json.at("forward_ms"));
+  row.both = times_from(json.at("both_ms"));
+  row.eager_forward = times_from(json.at("eager_forward_ms"));
+  row.eager_both = times_from(json.at("eager_both_ms"));
+  row.failure = json.at("failure");
+  report.rows.push_back(row);
+}
+
+}  // namespace
+
+void check_peers(const std::string& folder, at::Device device) {
+  HORNER_CHECK(device.is_cuda(), "peers run on a GPU, not on {}", device.str());
+  HORNER_CHECK(
+      std::filesystem::exists(folder + "/fla/__init__.py"),
+      "peers: {} holds no package fla (unpack flash-linear-attention's wheel there)",
+      folder
+  );
+  HORNER_CHECK(
+      std::filesystem::exists(kScript), "peers: {} is not here; run in the repository", kScript
+  );
+}
+
+void run_peers(
+    const BenchOptions& options, const std::vector<BenchShape>& shapes, BenchReport& report
+) {
+  std::string list;
+  for (const auto& [name, d] : shapes) {
+    list +=
+        fmt::format("{}{}:{}x{}x{}x{}x{}", list.empty() ? "" : ",", name, d.B, d.T, d.H, d.K, d.V);
+  }
+  const std::string command = fmt::format(
+      "python3 {} --folder {} --shapes {} --repeats {}",
+      kScript,
+      shell_word(options.peers),
+      shell_word(list),
+      options.repeats
+  );
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw RunError("{} cannot be started", kScript);
+  std::string text;
+  char buffer[4096];
+  while (const size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, n);
+  const int status = pclose(pipe);
+  size_t start = 0;
+  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', start)) {
+    add_line(parse_json(text.substr(start, end - start), kScript), shapes, report);
+    start = end + 1;
+  }
+  if (status != 0) throw RunError("{} ended with status {}", kScript, status);
+}
+
+}  // namespace horner

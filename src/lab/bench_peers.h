@@ -1,0 +1,14 @@
+// Others' programs for the same functions, timed in processes of their own by tools/bench_peers.py.
+#pragma once
+
+#include "lab/bench.h"
+
+namespace horner {
+
+// UsageError where the folder holds no fla package, or the script is not there.
+void check_peers(const std::string& folder, at::Device);
+
+// Adds their rows and versions; one that refuses or crashes is a row that says so.
+void run_peers(const BenchOptions&, const std::vector<BenchShape>&, BenchReport&);
+
+}  // namespace horner

@@ -1,0 +1,26 @@
+// How long a call takes: the clock on a CPU, events around eager calls and graph replays on a GPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+
+namespace horner {
+
+struct Times {
+  double median = 0, p10 = 0, p90 = 0;  // ms; 0: not measured
+};
+Times times_of(std::vector<double> ms);
+
+using Work = std::function<void()>;
+
+// What a device offers. libhorner_cuda.so exports the GPU's as horner_gpu_timer.
+struct Timer {
+  Times (*eager)(const Work&, int repeats);
+  Times (*replay)(const Work&, int repeats);  // captured once as a graph; null: none
+  int64_t (*peak_bytes)(const Work&);         // memory that a call takes beyond what is held; null
+  int (*clock_mhz)();                         // of the processors, now; null
+};
+const Timer& timer(at::Device);
+
+}  // namespace horner
