@@ -42,8 +42,9 @@ def close(actual: Tensor, expected: Tensor, name: str) -> None:
     )
 
 
-def test_goldens_are_what_the_script_computes() -> None:
-    command: list[str | Path] = [sys.executable, ROOT / "tools/goldens.py", "--check"]
+@pytest.mark.parametrize("script", ["goldens.py", "task_goldens.py"])
+def test_goldens_are_what_the_script_computes(script: str) -> None:
+    command: list[str | Path] = [sys.executable, ROOT / "tools" / script, "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
