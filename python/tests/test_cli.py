@@ -17,6 +17,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("words, code, line", [
     (["lst"], 2, "horner: unknown command 'lst'; did you mean 'list'?"),
+    (["list", "--task", "mqr"], 2, "horner list: unknown task 'mqr'; did you mean 'mqar'?"),
     (["verify", "--devise", "cpu"], 2,
      "horner verify: unknown flag '--devise'; did you mean '--device'?"),
     (["verify", "--op", "lineer"], 2, "horner verify: unknown op 'lineer'; did you mean 'linear'?"),
@@ -50,6 +51,13 @@ def test_list_json() -> None:
     assert ops["linear"]["state_bytes"] == 64 * 64 * 4
     assert ops["power"]["state_bytes"] == (1 + 64 + 64 * 65 // 2) * 65 * 4
     assert ops["power"]["options"]["order"]["default"] == 2
+
+
+def test_list_of_tasks_json() -> None:
+    tasks = {task["name"]: task for task in json.loads(run("list", "--json").stdout)["tasks"]}
+    assert {"mqar", "group", "listops", "pathfinder", "icl_linear"} <= set(tasks)
+    assert json.loads(run("list", "--task", "group", "--json").stdout) == tasks["group"]
+    assert tasks["group"]["options"]["group"]["default"] == "S5"
 
 
 def test_verify_json(tmp_path: Path) -> None:
