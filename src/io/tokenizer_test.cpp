@@ -87,6 +87,25 @@ TEST(Tokenizer, LlamaGolden) {
   EXPECT_EQ(tokenizer.encode(text, {.surround = true}), prompt) << text;
 }
 
+// Small tokenizers of every kind, by Hugging Face's library: tools/tokenizer_goldens.py.
+TEST(Tokenizer, HuggingFaceGolden) {
+  const std::string path = "src/io/goldens/tokenizers.json";
+  const Json golden = parse_json(read_file(path), path);
+  ASSERT_GT(golden.size(), 10u);
+  for (const Json& test : golden) {
+    const std::string name = test["name"].get<std::string>();
+    const Tokenizer tokenizer = parse_tokenizer_json(test["tokenizer"].dump(), name);
+    for (const Json& row : test["rows"]) {
+      const std::string text = row[0].get<std::string>();
+      const auto ids = row[1].get<std::vector<int32_t>>();
+      EXPECT_EQ(tokenizer.encode(text), ids) << name << ": " << row[0].dump();
+      const auto around = tokenizer.encode(text, {.surround = true});
+      EXPECT_EQ(around, row[2].get<std::vector<int32_t>>()) << name << ": " << row[0].dump();
+      EXPECT_EQ(tokenizer.decode(ids), row[3].get<std::string>()) << name << ": " << row[0].dump();
+    }
+  }
+}
+
 // Every string of bytes comes back, and its tokens hold its bytes.
 TEST(Tokenizer, BytesRoundTrip) {
   std::vector<Tokenizer> tokenizers = {byte_tokenizer()};
