@@ -75,7 +75,7 @@ if(benches)
 endif()
 
 # A fuzzer is its *_fuzz.cpp and the torch-free sources that its line "// fuzz-sources: src/..."
-# names; clang compiles them as one file.
+# names, over several lines if they are many; clang compiles them as one file.
 file(GLOB_RECURSE fuzzers CONFIGURE_DEPENDS src/*_fuzz.cpp)
 if(fuzzers)
   find_program(clangxx clang++)
@@ -94,12 +94,12 @@ foreach(source IN LISTS fuzzers)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
   else()
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
-    file(STRINGS "${source}" line REGEX "^// fuzz-sources:" LIMIT_COUNT 1)
-    string(REGEX MATCHALL "src/[^ ]+" parts "${line}")
+    file(STRINGS "${source}" lines REGEX "^// fuzz-sources:")
+    string(REGEX MATCHALL "src/[^ ;]+" parts "${lines}")
     list(TRANSFORM parts PREPEND "-include;${CMAKE_SOURCE_DIR}/")
     add_custom_command(OUTPUT ${name} DEPFILE ${name}.d VERBATIM
       COMMAND "${clangxx}" ${fuzz_flags} -DFMT_HEADER_ONLY "-I${CMAKE_SOURCE_DIR}/src" ${parts}
-              -MD -MF ${name}.d -MT ${name} "${source}" -o ${name}
+              -MD -MF ${name}.d -MT ${name} "${source}" ${archives} -o ${name}
       DEPENDS "${source}" COMMENT "Building fuzzer ${name}")
     add_custom_target(${name}_program ALL DEPENDS ${name})
     add_test(NAME ${name} COMMAND ${CMAKE_BINARY_DIR}/${name} -max_total_time=${HORNER_FUZZ_SECONDS}

@@ -8,6 +8,8 @@
 #include "tasks/listops.h"
 #include "tasks/mad.h"
 #include "tasks/modarith.h"
+#include "tasks/bytes_text.h"
+#include "tasks/classify_text.h"
 #include "tasks/mqar.h"
 #include "tasks/mqar_variants.h"
 #include "tasks/needle.h"
@@ -15,6 +17,7 @@
 #include "tasks/pathfinder.h"
 #include "tasks/pixels.h"
 #include "tasks/task.h"
+#include "tasks/text.h"
 
 namespace horner {
 namespace {
@@ -205,6 +208,39 @@ const std::vector<TaskType>& tasks() {
       ),
       row<Pixels>({"pixels", "2011.04006", "classes of images, pixel by pixel", {}, {"valid=0"}}),
       row<Patches>({"patches", "own", "classes of images, patch by patch", {}, {"valid=0", "p=0"}}),
+      row<ByteTask>(
+          {"byte",
+           "own",
+           "the next byte of a text",
+           {"data=grammar,T=32",
+            "data=grammar,T=16,sampling=epoch",
+            "data=grammar,characters=true"},
+           {"data=grammar,T=0", "valid=1.5", "valid=0", "data=grammar,T=1000000", "packing=none"}}
+      ),
+      row<BpeTask>(
+          {"bpe",
+           "own",
+           "the next token of a text, by any tokenizer",
+           {"data=grammar,T=32"},
+           {"data=grammar,T=0", "valid=0.5,test=0.5"}}
+      ),
+      row<BytesText>(
+          {"bytes_text",
+           "2011.04006",
+           "is a review good? IMDb as bytes; needs the data",
+           {},
+           {"T=0"}}
+      ),
+      row<BookId>(
+          {"book_id", "own", "which book is a passage from? needs books", {}, {"T=0", "books=1"}}
+      ),
+      row<ClassifyText>(
+          {"classify_text",
+           "own",
+           "short texts: intents, sentiment, grammar; needs the data",
+           {},
+           {"T=0", "set=cola,out_of_scope=true", "set=other"}}
+      ),
   };
   return list;
 }

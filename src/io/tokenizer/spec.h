@@ -1,0 +1,40 @@
+// A part of a tokenizer.json: an object with a type, every key of which somebody must have read.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+namespace horner {
+
+// Sorted: horner::Json searches linearly, too slow for a vocabulary.
+using Object = nlohmann::json;
+
+class Spec {
+ public:
+  // `name` says where it stands, for the DataError: "normalizer".
+  Spec(const Object& json, std::string name);
+
+  const std::string& type() const { return type_; }
+  const std::string& name() const { return name_; }  // with the type: "normalizer Replace"
+
+  const Object* find(const char* key);  // null: absent or null
+  const Object& at(const char* key);
+  bool boolean(const char* key, bool initial);
+  int64_t integer(const char* key, int64_t initial);
+  std::string text(const char* key, const std::string& initial);
+
+  void ignore(std::initializer_list<const char*> keys);  // they change nothing of what we compute
+  void done() const;                                     // refuses a key that nobody has read
+  [[noreturn]] void refuse_type() const;
+
+ private:
+  const Object& json_;
+  std::string name_, type_;
+  std::set<std::string> read_;
+};
+
+std::string in_quotes(const std::string& text);  // cut and safe to print
+Object parse_object(std::string_view text);      // DataError without a source
+
+}  // namespace horner

@@ -1,0 +1,15 @@
+// Text that is made up where there is none: stories of a few sentences whose verbs agree with their
+// subjects over relative clauses, so that there is something to learn at a distance.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/random.h"
+
+namespace horner {
+
+// Documents of about `bytes` bytes together; the same for the same seed.
+std::vector<std::string> grammar_documents(uint64_t seed, size_t bytes);
+
+}  // namespace horner

@@ -1,0 +1,100 @@
+#include "tasks/token_stream.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "core/check.h"
+
+namespace horner {
+namespace {
+
+constexpr char kMagic[] = "HORNTOK1";
+
+struct Header {
+  char magic[8];
+  uint64_t width;
+  uint64_t sizes[3];
+  double bytes[3];
+};
+
+template <class Token>
+void write_stream(AtomicFile& file, const TokenStream& stream) {
+  std::vector<Token> buffer;
+  for (int64_t at = 0; at < stream.size();) {
+    buffer.clear();
+    for (; at < stream.size() && buffer.size() < (1 << 16); ++at) {
+      buffer.push_back(static_cast<Token>(stream[at]));
+    }
+    file.write(buffer.data(), buffer.size() * sizeof(Token));
+  }
+}
+
+}  // namespace
+
+TokenStream::TokenStream(std::vector<uint32_t> tokens) : size_(int64_t(tokens.size())) {
+  const auto owner = std::make_shared<const std::vector<uint32_t>>(std::move(tokens));
+  wide_ = owner->data();
+  owner_ = owner;
+}
+
+TokenStream::TokenStream(
+    std::shared_ptr<const MappedFile> file, size_t begin, size_t width, int64_t size
+)
+    : owner_(file), size_(size) {
+  const std::byte* data = file->data() + begin;
+  if (width == 2) {
+    narrow_ = reinterpret_cast<const uint16_t*>(data);
+  } else {
+    wide_ = reinterpret_cast<const uint32_t*>(data);
+  }
+}
+
+std::optional<TokenSplits> read_tokens(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::nullopt;
+  const auto file = std::make_shared<const MappedFile>(path);
+  Header header{};
+  if (file->size() < sizeof header) throw DataError("{}: not a file of tokens", path);
+  std::memcpy(&header, file->data(), sizeof header);
+  if (std::memcmp(header.magic, kMagic, 8) != 0 || (header.width != 2 && header.width != 4)) {
+    throw DataError("{}: not a file of tokens", path);
+  }
+  TokenSplits splits;
+  size_t begin = sizeof header;
+  for (size_t i = 0; i < 3; ++i) {
+    if (header.sizes[i] > (file->size() - begin) / header.width) {
+      throw DataError("{}: cut short", path);
+    }
+    splits.streams[i] = TokenStream(file, begin, header.width, int64_t(header.sizes[i]));
+    splits.bytes[i] = header.bytes[i];
+    begin += header.sizes[i] * header.width;
+  }
+  if (begin != file->size()) throw DataError("{}: longer than it says", path);
+  return splits;
+}
+
+void write_tokens(const std::string& path, const TokenSplits& splits, int64_t vocabulary) {
+  Header header{};
+  std::memcpy(header.magic, kMagic, 8);
+  header.width = vocabulary <= 65536 ? 2 : 4;
+  for (size_t i = 0; i < 3; ++i) {
+    header.sizes[i] = uint64_t(splits.streams[i].size());
+    header.bytes[i] = splits.bytes[i];
+  }
+  AtomicFile file(path);
+  file.write(&header, sizeof header);
+  for (const TokenStream& stream : splits.streams) {
+    header.width == 2 ? write_stream<uint16_t>(file, stream) : write_stream<uint32_t>(file, stream);
+  }
+  file.commit();
+}
+
+std::string cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache && *cache) return fmt::format("{}/horner", cache);
+  const char* home = std::getenv("HOME");
+  return fmt::format("{}/.cache/horner", home && *home ? home : "/tmp");
+}
+
+}  // namespace horner

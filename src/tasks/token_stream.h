@@ -1,0 +1,45 @@
+// Tokens of a corpus, one stream for each split, in memory or mapped from a file.
+//
+//   file   "HORNTOK1"  u64 bytes of a token (2 or 4)  u64 x 3 tokens of train, valid, test
+//          f64 x 3 bytes of text of each  then the tokens, little endian, one split after the other
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+
+namespace horner {
+
+class TokenStream {
+ public:
+  TokenStream() = default;
+  explicit TokenStream(std::vector<uint32_t> tokens);
+  TokenStream(std::shared_ptr<const MappedFile> file, size_t begin, size_t width, int64_t size);
+
+  int64_t size() const { return size_; }
+  int64_t operator[](int64_t i) const { return narrow_ ? narrow_[i] : wide_[i]; }
+
+ private:
+  std::shared_ptr<const void> owner_;
+  const uint16_t* narrow_ = nullptr;
+  const uint32_t* wide_ = nullptr;
+  int64_t size_ = 0;
+};
+
+struct TokenSplits {
+  std::array<TokenStream, 3> streams;  // by Split
+  std::array<double, 3> bytes{};       // of text
+};
+
+// Nothing where there is no such file; a DataError where it is damaged.
+std::optional<TokenSplits> read_tokens(const std::string& path);
+void write_tokens(const std::string& path, const TokenSplits& splits, int64_t vocabulary);
+
+// The user's folder for what can be made again: $XDG_CACHE_HOME/horner or ~/.cache/horner.
+std::string cache_folder();
+
+}  // namespace horner
