@@ -28,6 +28,9 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     (["verify", "--device", "tpu"], 2,
      "horner verify: device must be auto, cpu, cuda or cuda:N, got 'tpu'"),
     (["verify", "--device", "cuda:9"], 5, "horner verify: device cuda:9: "),
+    (["theory", "--lengths", "64,32"], 2,
+     "horner theory: lengths must increase, got 32 after 64"),
+    (["theory", "--repeats", "1"], 2, "horner theory: repeats must be at least 16, got 1"),
     (["verify", "--op", "scan", "--out", "/proc/none"], 1,
      "horner verify: /proc/none: the folder cannot be made: "),
 ])

@@ -2,8 +2,11 @@
 
 #include <ATen/Parallel.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <mutex>
+#include <thread>
 
 #include "core/check.h"
 #include "core/device.h"
@@ -47,6 +50,13 @@ void check(const Options& o) {
   );
 }
 
+// Pieces of work side by side leave no room for threads inside torch's operations.
+struct SerialTorch {
+  const int threads = at::get_num_threads();
+  SerialTorch() { at::set_num_threads(1); }
+  ~SerialTorch() { at::set_num_threads(threads); }
+};
+
 std::string bound(double x) {
   return std::isinf(x) ? (x > 0 ? "inf" : "-inf") : fmt::format("{:.4g}", x);
 }
@@ -62,20 +72,30 @@ at::Tensor Lab::normals(Use use, size_t number, int64_t first, at::IntArrayRef s
 }
 
 void Lab::each(int64_t n, const std::function<void(int64_t)>& body) const {
-  const auto some = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) body(i);
+  std::atomic<int64_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      for (int64_t i = next++; i < n; i = next++) body(i);
+    } catch (...) {
+      next = n;
+      const std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
   };
-  if (device.is_cuda()) {
-    some(0, n);
-  } else {
-    at::parallel_for(0, n, 1, some);
-  }
+  std::vector<std::thread> others;
+  for (int64_t i = 1; i < std::min<int64_t>(threads, n); ++i) others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Lab::in_pieces(
     int64_t R, int64_t Q, int64_t L, const std::function<void(int64_t, int64_t)>& body
 ) const {
-  const int64_t piece = std::max<int64_t>(1, (device.is_cuda() ? 1 << 26 : 1 << 17) / (Q * L));
+  const int64_t room = (device.is_cuda() ? 1 << 26 : 1 << 17) / (Q * L);
+  const int64_t piece = std::clamp<int64_t>(room, 1, (R + 15) / 16);
   each((R + piece - 1) / piece, [&](int64_t i) {
     body(i * piece, std::min(piece, R - i * piece));
   });
@@ -163,9 +183,13 @@ Report study(const Options& options, const Tell& tell) {
   report.device = describe_device(device);
   size_t done = 0;
   const size_t total = 3 + 3 * options.lengths.size() + 2 * options.training.size();
-  const Lab lab{options, device, report, [&](const std::string& part, const std::string& what) {
-                  tell(done++, total, part, what);
-                }};
+  const SerialTorch serial;
+  const Lab lab{
+      options,
+      device,
+      report,
+      device.is_cuda() ? 1 : serial.threads,
+      [&](const std::string& part, const std::string& what) { tell(done++, total, part, what); }};
   identities(lab);
   concentration(lab);
   random_query(lab);

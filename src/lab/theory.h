@@ -26,7 +26,7 @@ struct Options {
   int64_t seed = 0;
   int64_t d = 4;
   std::vector<int64_t> lengths = {64, 256, 1024, 4096, 16384};
-  int64_t repeats = 4000;
+  int64_t repeats = 2000;
   int64_t queries = 16;
   std::vector<int64_t> training = {16, 64, 256, 1024};
   int64_t runs = 6;
@@ -38,7 +38,7 @@ struct Options {
     visit("seed", seed, "seed of prompts, queries and covariances");
     visit("d", d, "dimension of a token");
     visit("lengths", lengths, "prompt lengths L, increasing");
-    visit("repeats", repeats, "prompts per length at a fixed query; an eighth of them elsewhere");
+    visit("repeats", repeats, "prompts per length at a fixed query; a quarter of them elsewhere");
     visit("queries", queries, "random queries per prompt");
     visit(
         "training", training, "prompt lengths of the training runs, increasing; empty: no training"

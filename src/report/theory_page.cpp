@@ -21,9 +21,12 @@ void add(horner::Chart& chart, const Curve& curve, const std::string& name, int 
     );
     if (p.predicted) closed.points.push_back({.x = double(p.L), .y = *p.predicted});
   }
-  measured.line = closed.points.empty();
+  // A constant that is reached only at enormous L would hide what was measured.
+  const Point& last = curve.points.back();
+  const bool near = last.predicted && *last.predicted < 3 * last.measured.value;
+  measured.line = !near;
   chart.series.push_back(measured);
-  if (!closed.points.empty()) chart.series.push_back(closed);
+  if (near) chart.series.push_back(closed);
 }
 
 Chart chart_over_L(const std::string& title, const std::string& y) {
@@ -39,7 +42,7 @@ Chart trajectories(const Report& report, const std::string& kind) {
   Chart chart{
       .title = "Training: " + kind + " covariance",
       .x = {.label = "time"},
-      .y = {.label = "R_inf of the parameters", .log = true, .low = 1e-6}};
+      .y = {.label = "R_inf of the parameters", .log = true}};
   int colour = 0;
   for (const Trajectory& t : report.trajectories) {
     if (t.covariance != kind) continue;
@@ -119,7 +122,9 @@ const Words kWords[] = {
      "Training at length L",
      "Gradient descent of softmax on fresh prompts of L tokens beside that of its linear limit, "
      "same "
-     "start and steps. R_inf tells how good the parameters would be with an endless prompt."},
+     "start and steps. R_inf tells how good the parameters would be with an endless prompt. Once "
+     "the "
+     "limit is learnt, softmax drifts on along A = t Sigma^-1, b = 1/t towards smaller t."},
 };
 
 }  // namespace
@@ -168,7 +173,6 @@ Page page(const Report& report) {
   for (const Claim& c : report.claims) {
     if (c.verdict() != "holds") page.warnings.push_back(c.sentence());
   }
-  page.sections.push_back({"Claims", sortable(claim_table(report))});
   std::vector<std::string> pictures;
   for (const NamedChart& named : charts(report)) pictures.push_back(figure(svg(named.chart)));
   size_t next = 0;
@@ -187,10 +191,10 @@ Page page(const Report& report) {
              folded("every number", sortable(curve_table(report, words.part)))}
     );
   }
-  Options options = report.options;
+  page.sections.push_back({"Every claim", sortable(claim_table(report))});
   page.origin = {
       {"command", "horner theory"},
-      {"settings", to_line(to_json(options))},
+      {"settings", to_line(to_json(report.options))},
       {"device", report.device},
       {"dtype", "float64"},
       {"seconds", fmt::format("{:.0f}", report.seconds)}};

@@ -48,6 +48,15 @@ std::optional<Interval> Curve::exponent() const {
   return interval({(sxy - sx * sy / s0) / spread, 1 / std::sqrt(spread)});
 }
 
+Interval Curve::pooled() const {
+  double weights = 0, sum = 0;
+  for (const Point& p : points) {
+    const double w = std::pow(*p.predicted / p.measured.error, 2);
+    weights += w, sum += w * p.measured.value / *p.predicted;
+  }
+  return interval({sum / weights, 1 / std::sqrt(weights)});
+}
+
 Json Curve::json() const {
   Json list = Json::array();
   for (const Point& p : points) {

@@ -44,6 +44,7 @@ struct Curve {
   int64_t shortest = 0;  // the exponent is fitted over L >= shortest
 
   std::optional<Interval> exponent() const;  // none with fewer than two points
+  Interval pooled() const;  // measured / predicted over every L, where the closed form is exact
   Json json() const;
 };
 

@@ -25,11 +25,12 @@ struct Lab {
   const Options& options;
   at::Device device;
   Report& report;
+  int threads;
   std::function<void(const std::string& part, const std::string& what)> tell;
 
   at::Tensor normals(Use, size_t number, int64_t first, at::IntArrayRef shape) const;
 
-  // body(i) for i = 0 .. n-1; on a CPU each thread takes some, and torch's own loops stay serial.
+  // body(i) for i = 0 .. n-1; on a CPU each of `threads` takes the next, and torch stays serial in it.
   void each(int64_t n, const std::function<void(int64_t)>& body) const;
 
   // body(first, count) for the prompts 0 .. R-1, in pieces whose (count, Q, L) weights stay in the
