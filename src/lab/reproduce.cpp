@@ -71,7 +71,7 @@ std::vector<const Claim*> chosen(const Paper& paper, const std::vector<std::stri
 void train_arms(
     const Claim& claim,
     const ReproduceOptions& o,
-    Scale scale,
+    Effort scale,
     int64_t seeds,
     Finding& finding,
     const RunsTell& tell
@@ -167,7 +167,7 @@ Reproduction reproduce(const Paper& paper, const ReproduceOptions& o, const Repr
       o.steps,
       o.jobs
   );
-  const Scale scale = o.scale == "gpu" ? Scale::gpu : Scale::cpu;
+  const Effort scale = o.scale == "gpu" ? Effort::gpu : Effort::cpu;
   const auto claims = chosen(paper, o.claim);
   const auto seeds_of = [&](const Claim& c) { return o.seeds > 0 ? o.seeds : c.seeds; };
   Reproduction all{&paper, o, describe_device(find_device(device_of(o))), commit(), "", {}};

@@ -15,7 +15,7 @@
 
 namespace horner {
 
-enum class Scale { cpu, gpu };
+enum class Effort { cpu, gpu };
 enum class Verdict { holds, not_shown, does_not_hold };
 std::string_view words(Verdict);
 
@@ -39,10 +39,10 @@ struct Expectation {
 
 struct ArmScores {
   std::string arm;
-  std::vector<double> scores;  // one per seed
+  std::vector<double> scores = {};  // one per seed
   bool exact = false;          // one score, computed without chance
   double parameters = 0, state_bytes = 0, seconds = 0;
-  std::string failure;  // why it has no scores
+  std::string failure = {};  // why it has no scores
 };
 
 struct Finding;
@@ -54,8 +54,8 @@ struct Claim {
   std::string score;    // "test/accuracy", "test/loss", "512/accuracy": tested at that length
   std::vector<Expectation> expects;
   int64_t seeds = 3;
-  std::vector<Arm> (*arms)(Scale) = nullptr;                          // trained, or else
-  void (*measure)(Scale, int64_t seeds, Finding& finding) = nullptr;  // computed: rows, judgements
+  std::vector<Arm> (*arms)(Effort) = nullptr;                          // trained, or else
+  void (*measure)(Effort, int64_t seeds, Finding& finding) = nullptr;  // computed: rows, judgements
 };
 
 struct Paper {

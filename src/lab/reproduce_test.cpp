@@ -51,7 +51,7 @@ TEST(Reproduce, ClaimsAreWhole) {
     for (const Claim& claim : paper.claims) {
       ASSERT_NE(claim.arms == nullptr, claim.measure == nullptr) << paper.name << claim.name;
       if (claim.arms == nullptr) continue;
-      for (const Scale scale : {Scale::cpu, Scale::gpu}) {
+      for (const Effort scale : {Effort::cpu, Effort::gpu}) {
         std::set<std::string> labels;
         for (const Arm& arm : claim.arms(scale)) {
           EXPECT_TRUE(labels.insert(arm.label).second) << arm.label;

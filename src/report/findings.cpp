@@ -18,9 +18,8 @@ std::string with_interval(const Interval& i) {
 
 // Scores as people know them: a loss is stored negatively.
 Interval shown(const Finding& f, const ArmScores& row) {
-  Interval i =
-      row.exact ? Interval{row.scores[0], row.scores[0], row.scores[0]} : t_interval(row.scores);
-  if (is_loss(f)) i = {-i.mean, -i.high, -i.low};
+  Interval i = row.exact ? Interval{row.scores[0], 0, 1} : t_interval(row.scores);
+  if (is_loss(f)) i.mean = -i.mean;
   return i;
 }
 

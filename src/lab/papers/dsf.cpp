@@ -3,7 +3,7 @@
 namespace horner {
 namespace {
 
-std::vector<Arm> state(Scale scale) {
+std::vector<Arm> state(Effort scale) {
   std::vector<Arm> arms = {{"softmax", recall(scale, "softmax:heads=1,position.kind=none")}};
   for (const int K : {8, 32, 128}) {
     arms.push_back(
@@ -14,7 +14,7 @@ std::vector<Arm> state(Scale scale) {
   return arms;
 }
 
-std::vector<Arm> families(Scale scale) {
+std::vector<Arm> families(Effort scale) {
   return {
       {"softmax", recall(scale, "softmax:heads=1,position.kind=none")},
       {"SSD", recall(scale, "mamba2:state=64,head=64,expand=1")},
@@ -22,14 +22,14 @@ std::vector<Arm> families(Scale scale) {
       {"linear attention", recall(scale, "linear:heads=1")}};
 }
 
-std::vector<Arm> normalisers(Scale scale) {
+std::vector<Arm> normalisers(Effort scale) {
   return {
       {"exp", recall(scale, "norm_attention:normaliser=exp,key=64")},
       {"softplus", recall(scale, "norm_attention:normaliser=softplus,key=64")},
       {"sigmoid", recall(scale, "norm_attention:normaliser=sigmoid,key=64")}};
 }
 
-std::vector<Arm> transitions(Scale scale) {
+std::vector<Arm> transitions(Effort scale) {
   return {
       {"qLSTM", recall(scale, "qlstm:transition=plain", 64, 4)},
       {"reversed sigmoid", recall(scale, "qlstm:transition=reversed", 64, 4)}};

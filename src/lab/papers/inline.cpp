@@ -27,7 +27,7 @@ double confused(
   return same.to(at::kDouble).mean().item<double>();
 }
 
-void collisions(Scale, int64_t seeds, Finding& finding) {
+void collisions(Effort, int64_t seeds, Finding& finding) {
   std::vector<ArmScores>& rows = finding.rows;
   rows = {{"linear elu1", {}}, {"softmax", {}}, {"InLine", {}}};
   for (int64_t seed = 0; seed < seeds; ++seed) {
@@ -48,7 +48,7 @@ void collisions(Scale, int64_t seeds, Finding& finding) {
   }
 }
 
-std::vector<Arm> images(Scale scale) {
+std::vector<Arm> images(Effort scale) {
   const auto arm = [&](const std::string& label, const std::string& mixer) {
     return Arm{label, classify(scale, "patches", mixer)};
   };

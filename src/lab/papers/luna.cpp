@@ -12,7 +12,7 @@ std::vector<Arm> features_on(const std::function<TrainOptions(const std::string&
       {"softmax", options("softmax:causal=false,heads=2,position.kind=none")}};
 }
 
-std::vector<Arm> images(Scale scale) {
+std::vector<Arm> images(Effort scale) {
   return features_on([&](const std::string& mixer) {
     TrainOptions o = classify(scale, "patches", mixer);
     o.model.positions = 64;
@@ -20,11 +20,11 @@ std::vector<Arm> images(Scale scale) {
   });
 }
 
-std::vector<Arm> expressions(Scale scale) {
+std::vector<Arm> expressions(Effort scale) {
   return features_on([&](const std::string& mixer) {
     TrainOptions o =
-        classify(scale, scale == Scale::gpu ? "listops" : "listops:shortest=20,longest=128", mixer);
-    o.model.positions = scale == Scale::gpu ? 2000 : 128;
+        classify(scale, scale == Effort::gpu ? "listops" : "listops:shortest=20,longest=128", mixer);
+    o.model.positions = scale == Effort::gpu ? 2000 : 128;
     return o;
   });
 }

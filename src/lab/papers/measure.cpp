@@ -5,10 +5,10 @@ namespace horner {
 namespace {
 
 // One part of `horner theory`: its claims, each with the band in which the paper puts the number.
-void part(const std::string& name, Scale scale, Finding& finding) {
+void part(const std::string& name, Effort scale, Finding& finding) {
   theory::Options options;
-  if (scale == Scale::gpu) options.repeats *= 4;
-  static std::map<Scale, theory::Report> studies;  // one study serves every part
+  if (scale == Effort::gpu) options.repeats *= 4;
+  static std::map<Effort, theory::Report> studies;  // one study serves every part
   if (!studies.contains(scale)) studies[scale] = theory::study(options, [](auto&&...) {});
   for (const theory::Claim& claim : studies[scale].claims) {
     if (claim.part != name) continue;
@@ -48,18 +48,18 @@ Paper measure_paper() {
               "Outputs and gradients of softmax approach their linear limit as 1/sqrt(L), with a "
               "known "
               "constant",
-              [](Scale s, int64_t, Finding& f) { part("concentration", s, f); }
+              [](Effort s, int64_t, Finding& f) { part("concentration", s, f); }
           ),
           claim(
               "regression",
               "The risk of in-context linear regression has a closed form in the limit",
-              [](Scale s, int64_t, Finding& f) { part("regression", s, f); }
+              [](Effort s, int64_t, Finding& f) { part("regression", s, f); }
           ),
           claim(
               "dynamics",
               "Gradient descent of softmax at length L follows the linear flow, the closer the "
               "longer",
-              [](Scale s, int64_t, Finding& f) { part("dynamics", s, f); }
+              [](Effort s, int64_t, Finding& f) { part("dynamics", s, f); }
           ),
       }};
 }

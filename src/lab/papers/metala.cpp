@@ -6,7 +6,7 @@
 namespace horner {
 namespace {
 
-std::vector<Arm> ordering(Scale scale) {
+std::vector<Arm> ordering(Effort scale) {
   return {
       {"softmax", recall(scale, "softmax:heads=2,position.kind=none")},
       {"MetaLA", recall(scale, "metala:heads=2,conv=2,expand_k=1")},
@@ -15,7 +15,7 @@ std::vector<Arm> ordering(Scale scale) {
       {"Mamba", recall(scale, "s6:state=16")}};
 }
 
-std::vector<Arm> ablation(Scale scale) {
+std::vector<Arm> ablation(Effort scale) {
   return {
       {"MetaLA", language(scale, {"metala"})},
       {"no self-augmentation", language(scale, {"metala:augment=false"})},
@@ -24,7 +24,7 @@ std::vector<Arm> ablation(Scale scale) {
 }
 
 // Condition C2: whether a given row p of a softmax map can be had with bounded parameters.
-void conditions(Scale, int64_t, Finding& finding) {
+void conditions(Effort, int64_t, Finding& finding) {
   constexpr int64_t T = 64;
   // Without a key: a_s = P_{s-1} / P_s, q = 1, k = 1 - a gives p exactly, P the running sum of p.
   Random random(7, Split::test, Stream::content, 0);

@@ -5,8 +5,8 @@
 
 namespace horner {
 
-TrainOptions recall(Scale scale, const std::string& mixer, int64_t T, int64_t pairs) {
-  const bool gpu = scale == Scale::gpu;
+TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t pairs) {
+  const bool gpu = scale == Effort::gpu;
   TrainOptions o;
   o.task = fmt::format("mqar:T={},pairs={},vocabulary={}", T, pairs, gpu ? 8192 : 2 * T);
   o.model.pattern = {"conv", mixer};
@@ -20,8 +20,8 @@ TrainOptions recall(Scale scale, const std::string& mixer, int64_t T, int64_t pa
   return o;
 }
 
-TrainOptions language(Scale scale, const std::vector<std::string>& pattern) {
-  const bool gpu = scale == Scale::gpu;
+TrainOptions language(Effort scale, const std::vector<std::string>& pattern) {
+  const bool gpu = scale == Effort::gpu;
   TrainOptions o;
   o.task = fmt::format("byte:T={}", gpu ? 512 : 128);
   o.model.pattern = pattern;
@@ -37,8 +37,8 @@ TrainOptions language(Scale scale, const std::vector<std::string>& pattern) {
   return o;
 }
 
-TrainOptions classify(Scale scale, const std::string& task, const std::string& mixer) {
-  const bool gpu = scale == Scale::gpu;
+TrainOptions classify(Effort scale, const std::string& task, const std::string& mixer) {
+  const bool gpu = scale == Effort::gpu;
   TrainOptions o;
   o.task = task;
   o.model.pattern = {mixer};
@@ -54,7 +54,7 @@ TrainOptions classify(Scale scale, const std::string& task, const std::string& m
   return o;
 }
 
-TrainOptions track(Scale scale, const std::string& task, const std::string& mixer, int64_t longer) {
+TrainOptions track(Effort scale, const std::string& task, const std::string& mixer, int64_t longer) {
   TrainOptions o;
   o.task = task;
   o.model.pattern = {mixer};
@@ -62,9 +62,9 @@ TrainOptions track(Scale scale, const std::string& task, const std::string& mixe
   o.model.D = 64;
   o.optim.lr = 2e-3;
   o.optim.weight_decay = 0;
-  o.schedule.steps = scale == Scale::gpu ? 6000 : 1500;
+  o.schedule.steps = scale == Effort::gpu ? 6000 : 1500;
   o.schedule.warmup = o.schedule.steps / 20;
-  o.train.batch = scale == Scale::gpu ? 256 : 64;
+  o.train.batch = scale == Effort::gpu ? 256 : 64;
   o.eval.every = o.schedule.steps / 4;
   o.eval.lengths = {longer};
   return o;

@@ -6,13 +6,13 @@
 namespace horner {
 
 // Multi-query recall of `pairs` pairs in T tokens: a causal convolution, then the mixer.
-TrainOptions recall(Scale scale, const std::string& mixer, int64_t T = 128, int64_t pairs = 24);
+TrainOptions recall(Effort scale, const std::string& mixer, int64_t T = 128, int64_t pairs = 24);
 // Language modelling on the bytes of the text that this machine has.
-TrainOptions language(Scale scale, const std::vector<std::string>& pattern);
+TrainOptions language(Effort scale, const std::vector<std::string>& pattern);
 // A classifier of whole sequences, mean over tokens.
-TrainOptions classify(Scale scale, const std::string& task, const std::string& mixer);
+TrainOptions classify(Effort scale, const std::string& task, const std::string& mixer);
 // A task of exact answers at every position, one layer, no mlp, longer in the test than in training.
-TrainOptions track(Scale scale, const std::string& task, const std::string& mixer, int64_t longer);
+TrainOptions track(Effort scale, const std::string& task, const std::string& mixer, int64_t longer);
 
 Paper taylor_paper();
 Paper dsf_paper();

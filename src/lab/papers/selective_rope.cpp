@@ -15,7 +15,7 @@ std::vector<Arm> positions(
   return arms;
 }
 
-std::vector<Arm> copying(Scale scale) {
+std::vector<Arm> copying(Effort scale) {
   return positions("gla", [&](const std::string& mixer) {
     TrainOptions o = track(scale, "copy:M=16,G=4,A=28", mixer, 64);
     o.model.layers = 2;
@@ -24,17 +24,17 @@ std::vector<Arm> copying(Scale scale) {
   });
 }
 
-std::vector<Arm> mqar(Scale scale) {
+std::vector<Arm> mqar(Effort scale) {
   return positions("gla", [&](const std::string& mixer) { return recall(scale, mixer, 128, 16); });
 }
 
-std::vector<Arm> swaps(Scale scale) {
+std::vector<Arm> swaps(Effort scale) {
   return positions("gla", [&](const std::string& mixer) {
     return track(scale, "group:group=Z2,k=32", mixer, 128);
   });
 }
 
-std::vector<Arm> text(Scale scale) {
+std::vector<Arm> text(Effort scale) {
   auto arms = positions("gla", [&](const std::string& mixer) { return language(scale, {mixer}); });
   for (Arm& arm : arms) arm.label = "gla " + arm.label;
   auto more = positions("softmax", [&](const std::string& m) { return language(scale, {m}); });

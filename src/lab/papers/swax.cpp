@@ -23,15 +23,15 @@ std::vector<Arm> with_windows(const TrainOptions& base) {
       {"pure mLSTM", pure}};
 }
 
-std::vector<Arm> needles(Scale scale) {
+std::vector<Arm> needles(Effort scale) {
   TrainOptions o = track(scale, "needle:T=64,m=1", "mlstm", 256);
   o.model.layers = 2;
-  o.model.D = scale == Scale::gpu ? 128 : 64;
+  o.model.D = scale == Effort::gpu ? 128 : 64;
   o.model.mlp = "swiglu";
   return with_windows(o);
 }
 
-std::vector<Arm> text(Scale scale) { return with_windows(language(scale, {"mlstm"})); }
+std::vector<Arm> text(Effort scale) { return with_windows(language(scale, {"mlstm"})); }
 
 }  // namespace
 

@@ -4,14 +4,14 @@ namespace horner {
 namespace {
 
 std::vector<Arm> arms_of(
-    Scale scale, const std::vector<std::pair<std::string, std::string>>& list
+    Effort scale, const std::vector<std::pair<std::string, std::string>>& list
 ) {
   std::vector<Arm> arms;
   for (const auto& [label, mixer] : list) arms.push_back({label, language(scale, {mixer})});
   return arms;
 }
 
-std::vector<Arm> orders(Scale scale) {
+std::vector<Arm> orders(Effort scale) {
   std::vector<std::pair<std::string, std::string>> list = {{"softmax", "softmax:norm=l2"}};
   for (const int order : {0, 1, 2, 4, 6, 8, 10}) {
     list.emplace_back(
@@ -21,7 +21,7 @@ std::vector<Arm> orders(Scale scale) {
   return arms_of(scale, list);
 }
 
-std::vector<Arm> normalisers(Scale scale) {
+std::vector<Arm> normalisers(Effort scale) {
   return arms_of(
       scale,
       {{"softmax", "softmax"},
@@ -32,7 +32,7 @@ std::vector<Arm> normalisers(Scale scale) {
   );
 }
 
-std::vector<Arm> powers(Scale scale) {
+std::vector<Arm> powers(Effort scale) {
   return arms_of(
       scale,
       {{"softmax", "softmax"},

@@ -3,7 +3,7 @@
 namespace horner {
 namespace {
 
-std::vector<Arm> parts(Scale scale) {
+std::vector<Arm> parts(Effort scale) {
   std::vector<Arm> arms;
   for (const auto& [label, mixer] : std::vector<std::pair<std::string, std::string>>{
            {"linear", "taylor:order=1,norm=rms,position.kind=none"},
