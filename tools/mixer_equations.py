@@ -221,7 +221,8 @@ def norm_attention(x: Array, p: Weights, o: dict[str, Any]) -> Array:
     out = np.zeros((len(x), D))
     for h in range(H):
         for t in range(len(x)):
-            y = sum((q[h][t] @ k[h][s]) * v[h][s] for s in range(t + 1))
+            seen = range(t + 1 if o.get("causal", True) else len(x))
+            y = sum((q[h][t] @ k[h][s]) * v[h][s] for s in seen)
             out[t, K * h : K * h + K] = y / eta[t, h]
     return out @ p("out_weight", D, D).T + p("out_bias", D)
 
@@ -332,6 +333,7 @@ EQUATIONS: list[tuple[str, Equation, dict[str, Any]]] = [
      {"feature": "identity", "norm": "none", "position": {"kind": "selective_rope"}}),
     ("conv", gated_conv, {}),
     ("conv", gated_conv, {"kernel": 4, "residual": False}),
+    ("norm_attention", norm_attention, {"heads": 2, "normaliser": "exp", "causal": False}),
 ]  # fmt: skip
 
 

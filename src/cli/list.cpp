@@ -1,5 +1,6 @@
 // horner list: every op, mixer and task on the lists, as a table, Markdown or JSON.
 #include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
 
 #include "cli/command.h"
 #include "core/json.h"
@@ -61,6 +62,15 @@ Json as_json(const TaskType& type) {
       {"variants", type.variants}};
 }
 
+// Every form runs on both; where there are kernels, a GPU takes them first.
+std::string devices(const Op& op) { return op.kernels.empty() ? "CPU, GPU" : "CPU, GPU kernels"; }
+
+const Op* op_of(const MixerType& type) {  // null: it has none; as the contract makes it
+  constexpr int64_t D = 16;
+  const c10::NoGradGuard no_graph;
+  return type.make(D, type.parse(type.variants.at(0)))->core(at::zeros({1, 2, D})).op;
+}
+
 Json as_json() {
   Json list = Json::array();
   for (const Op& op : ops()) {
@@ -78,6 +88,7 @@ Json as_json() {
          {"equation", op.equation},
          {"inputs", inputs(op)},
          {"forms", forms(op)},
+         {"kernels", op.kernels},
          {"state_bytes", state_bytes(op)},
          {"options", options},
          {"variants", variants}}
@@ -85,10 +96,12 @@ Json as_json() {
   }
   Json rows = Json::array();
   for (const MixerType& type : mixers()) {
+    const Op* op = op_of(type);
     rows.push_back(
         {{"name", type.name},
          {"equation", type.equation},
          {"paper", type.paper},
+         {"op", op ? Json(op->name) : Json()},
          {"state_bytes", usual_bytes(type)},
          {"state_settings", type.usual},
          {"options", settings(type.describe())},
@@ -106,13 +119,16 @@ Json as_json() {
 }
 
 Table as_table() {
-  Table table{{"op", "recurrence", "inputs", fmt::format("state, K=V={}", kDim)}, {}};
+  const std::string state = fmt::format("state, K=V={}", kDim);
+  Table table{{"op", "recurrence", "inputs", state, "forms", "devices"}, {}};
   for (const Op& op : ops()) {
     table.rows.push_back(
         {std::string(op.name),
          std::string(op.equation),
          fmt::format("{}", fmt::join(inputs(op), " ")),
-         short_bytes(double(state_bytes(op)))}
+         short_bytes(double(state_bytes(op))),
+         fmt::format("{}", fmt::join(forms(op), " ")),
+         devices(op)}
     );
   }
   return table;
@@ -120,13 +136,16 @@ Table as_table() {
 
 Table mixer_table() {
   const std::string state = fmt::format("state, D={} T={}", kWidth, kMixerTokens);
-  Table table{{"mixer", "equation", "arXiv", state}, {}};
+  Table table{{"mixer", "equation", "arXiv", state, "forms", "devices"}, {}};
   for (const MixerType& type : mixers()) {
+    const Op* op = op_of(type);
     table.rows.push_back(
         {std::string(type.name),
          std::string(type.equation),
          std::string(type.paper),
-         short_bytes(double(usual_bytes(type)))}
+         short_bytes(double(usual_bytes(type))),
+         op ? fmt::format("{}'s", op->name) : "one",
+         op ? devices(*op) : "CPU, GPU"}
     );
   }
   return table;

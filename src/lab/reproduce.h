@@ -75,8 +75,8 @@ struct Judgement {
 
 struct Finding {
   std::string claim, says, setting, score;
-  std::vector<ArmScores> rows;
-  std::vector<Judgement> judgements;
+  std::vector<ArmScores> rows = {};
+  std::vector<Judgement> judgements = {};
   Verdict verdict = Verdict::not_shown;
   double seconds = 0;
 };

@@ -39,13 +39,24 @@ InlineAttention::InlineAttention(int64_t D, const Options& o) : Mixer("inline", 
   tap_bias_ = register_parameter("tap_bias", uniform({H, o.residual * K}, -bound, bound));
 }
 
+// The first token's y, or the mean in both directions, which is taken from every token: the weights
+// do not depend on a shift of the keys and sum to 1, and so an offset does not cancel in fp32.
+at::Tensor InlineAttention::origin(const at::Tensor& y, Pass& pass) const {
+  if (!o_.causal) return pass.each(y.detach(), [](const at::Tensor& z) { return z.mean(1, true); });
+  return pass.over_time(y.detach(), [](const at::Tensor& z, at::Tensor& first) {
+    if (!first.defined()) first = z.narrow(1, 0, std::min<int64_t>(z.size(1), 1)).sum(1);
+    return first.unsqueeze(1).expand_as(z);
+  });
+}
+
 // sum_j rk_tj v_{t-j}, rk from the mean of what was seen.   x (B,T,D), v (B,T,H,K), n (B,T)
 at::Tensor InlineAttention::residual(
     const at::Tensor& x, const at::Tensor& v, const at::Tensor& n, Pass& pass
 ) const {
-  const int64_t T = x.size(1), taps = o_.residual, ahead = o_.causal ? 0 : taps / 2;
+  const int64_t taps = o_.residual, ahead = o_.causal ? 0 : taps / 2;
   const at::Tensor mean =
-      o_.causal ? pass.running_sum(wide(x)) / n.unsqueeze(-1) : wide(x).mean(1, true);
+      o_.causal ? pass.running_sum(wide(x)) / n.unsqueeze(-1)
+                : pass.each(wide(x), [](const at::Tensor& y) { return y.mean(1, true); });
   const auto grouped = [](const at::Tensor& y, const at::Tensor& W, const at::Tensor& b) {
     return at::einsum("bthi,hij->bthj", {y, W.to(y.scalar_type())}) + b;
   };
@@ -53,28 +64,36 @@ at::Tensor InlineAttention::residual(
       at::gelu(grouped(split_heads(mean, o_.heads), hidden_weight_, hidden_bias_));
   const at::Tensor rk =
       grouped(hidden, tap_weight_, tap_bias_).unflatten(-1, {taps, -1});  // (B,T|1,H,taps,K)
-  at::Tensor tail = o_.causal ? pass.carried() : at::Tensor();
-  if (!tail.defined())
-    tail = at::zeros({x.size(0), taps - 1 - ahead, v.size(2), v.size(3)}, v.options());
-  const at::Tensor all = at::constant_pad_nd(at::cat({tail, v}, 1), {0, 0, 0, 0, 0, ahead});
-  if (o_.causal) pass.carry(all.narrow(1, T, taps - 1));
-  at::Tensor sum = at::zeros_like(v);
-  for (int64_t j = 0; j < taps; ++j) sum = sum + rk.select(3, j) * all.narrow(1, taps - 1 - j, T);
-  return sum;
+  const auto near = [&](const at::Tensor& y, at::Tensor& tail) {  // v_t .. v_{t-taps+1}, from ahead
+    const int64_t T = y.size(1);
+    if (!tail.defined()) tail = at::zeros_like(y.sum(1, true)).repeat({1, taps - 1 - ahead, 1, 1});
+    const at::Tensor all = at::constant_pad_nd(at::cat({tail, y}, 1), {0, 0, 0, 0, 0, ahead});
+    tail = all.narrow(1, T, taps - 1 - ahead);
+    std::vector<at::Tensor> shifted;
+    for (int64_t j = 0; j < taps; ++j) shifted.push_back(all.narrow(1, taps - 1 - j, T));
+    return at::stack(shifted, 3);
+  };
+  const at::Tensor window =
+      o_.causal ? pass.over_time(v, near) : pass.each(v, [&](const at::Tensor& y) {
+        at::Tensor none;
+        return near(y, none);
+      });
+  return (rk * window).sum(3);  // (B,T,H,taps,K) -> (B,T,H,K)
 }
 
 at::Tensor InlineAttention::mix(const at::Tensor& x, Pass& pass) {
-  const int64_t H = o_.heads, T = x.size(1);
+  const int64_t H = o_.heads;
   const at::Tensor q = feature(o_.feature, wide(split_heads(q_(x), H)));
-  const at::Tensor k = feature(o_.feature, wide(split_heads(k_(x), H)));
+  at::Tensor k = feature(o_.feature, wide(split_heads(k_(x), H)));
+  const at::Tensor v = wide(split_heads(v_(x), H));
+  const at::Tensor k0 = origin(k, pass), v0 = origin(v, pass);
+  k = k - k0;
   Inputs in;
-  in.v = wide(split_heads(v_(x), H));
-  at::Tensor n = at::full({x.size(0), T}, double(T), q.options());  // (B,T)
-  at::Tensor z = k.sum(1, true);
-  if (o_.causal) {
-    n = (pass.position(x).unsqueeze(1) + at::arange(1, T + 1, x.device())).to(q.scalar_type());
-    z = pass.running_sum(k);
-  }
+  in.v = v - v0;
+  const at::Tensor n =
+      (o_.causal ? pass.position(x) + 1 : pass.length(x)).to(q.scalar_type());  // (B,T|1)
+  const at::Tensor z = o_.causal ? pass.running_sum(k)
+                                 : pass.each(k, [](const at::Tensor& y) { return y.sum(1, true); });
   const at::Tensor each = n.unsqueeze(-1).unsqueeze(-1);
   const at::Tensor qh = q / (each * std::sqrt(double(q.size(3))));
   const at::Tensor c = (1 - (qh * z).sum(-1, true)) / each;  // (1 - qh.z) / n
@@ -82,8 +101,10 @@ at::Tensor InlineAttention::mix(const at::Tensor& x, Pass& pass) {
   in.k = at::constant_pad_nd(k, {0, 1}, 1.0);
   horner::Options options;
   options.causal = o_.causal;
-  const at::Tensor local = o_.residual > 0 ? residual(x, in.v, n, pass) : at::Tensor();
-  at::Tensor o = pass.run("linear", in, options).o;
+  const at::Tensor local = o_.residual > 0 ? residual(x, v, n, pass) : at::Tensor();
+  at::Tensor o = pass.run("linear", in, options).o + v0;
+  pass.core.in.v = v;  // the weights sum to 1: on v they give o
+  pass.core.o = o;
   if (local.defined()) o = o + local;
   return out_(join_heads(o));
 }

@@ -62,7 +62,7 @@ at::Tensor LinearAttention::mix(const at::Tensor& x, Pass& pass) {
   in.q = features_.queries(in.q);
   in.k = features_.keys(in.k);
   if (exponent_.defined()) {
-    const at::Tensor s = pass.position(x).unsqueeze(1) + at::arange(1, x.size(1) + 1, x.device());
+    const at::Tensor s = pass.position(x) + 1;
     const at::Tensor log_s = s.to(wide(x).scalar_type()).log().unsqueeze(-1);  // (B,T,1)
     in.v = in.v * (-log_s * wide(exponent_).sigmoid())
                       .exp()

@@ -2,16 +2,31 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
 
 #include "core/check.h"
 #include "ops/linear/exponential_gate.h"
 
 namespace horner {
 
+Pass::Pass(const State& before, const Context& context, bool looks)
+    : context_(context), before_(before), looks_(looks) {
+  if (!context.cu_seqlens.defined()) return;
+  const at::Tensor starts = context.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
+  starts_.assign(starts.data_ptr<int64_t>(), starts.data_ptr<int64_t>() + starts.numel());
+}
+
 at::Tensor Pass::carried() {
   if (before_.empty()) return {};
   HORNER_CHECK(next_ < before_.parts.size(), "the state has {} parts, more are read", next_);
   return before_.parts[next_++];
+}
+
+void Pass::carry(const at::Tensor& part) {
+  // A view would keep all the tokens that it was cut from.
+  after_.parts.push_back(part.storage().nbytes() > part.nbytes() ? part.clone() : part);
 }
 
 State Pass::rest() {
@@ -21,18 +36,27 @@ State Pass::rest() {
 }
 
 at::Tensor Pass::position(const at::Tensor& x) {
-  at::Tensor seen = carried();
-  if (!seen.defined()) seen = at::zeros({x.size(0)}, x.options().dtype(at::kLong));
-  carry(seen + x.size(1));
-  return seen;
+  return over_time(x, [](const at::Tensor& y, at::Tensor& seen) {
+    if (!seen.defined()) seen = at::zeros({y.size(0)}, y.options().dtype(at::kLong));
+    const at::Tensor place = seen.unsqueeze(1) + at::arange(y.size(1), y.device());
+    seen = seen + y.size(1);
+    return place;
+  });
+}
+
+at::Tensor Pass::length(const at::Tensor& x) {
+  return each(x, [](const at::Tensor& y) {
+    return at::full({y.size(0), 1}, y.size(1), y.options().dtype(at::kLong));
+  });
 }
 
 at::Tensor Pass::running_sum(const at::Tensor& x) {
-  const at::Tensor before = carried();
-  at::Tensor sum = x.cumsum(1);
-  if (before.defined()) sum = sum + before.unsqueeze(1);
-  carry(sum.select(1, sum.size(1) - 1));
-  return sum;
+  return over_time(x, [](const at::Tensor& y, at::Tensor& before) {
+    if (!before.defined()) before = at::zeros_like(y.sum(1));
+    const at::Tensor sum = at::cat({before.unsqueeze(1), y}, 1).cumsum(1);
+    before = sum.select(1, y.size(1));
+    return sum.narrow(1, 1, y.size(1));
+  });
 }
 
 Options Pass::with_form(Options options) const {
@@ -46,15 +70,15 @@ Result Pass::run(std::string_view name, Inputs in, Options options) {
   if (in.q.defined()) in.q = in.q.to(in.v.scalar_type());
   if (in.k.defined()) in.k = in.k.to(in.v.scalar_type());
   const Op& op = find_op(name);
+  in.cu_seqlens = context_.cu_seqlens;
   Result result = horner::run(op, in, rest(), with_form(options));
   for (const at::Tensor& part : result.state.parts) carry(part);
   core = {&op, in, options, {}, {}, result.o, {}};
   return result;
 }
 
-Result Pass::run_gated(
-    const Inputs& qkv, const at::Tensor& i, const at::Tensor& f, Options options
-) {
+Result Pass::run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Options options) {
+  qkv.cu_seqlens = context_.cu_seqlens;
   Result result = exponential_gate(qkv, i, f, rest(), with_form(options));
   for (const at::Tensor& part : result.state.parts) carry(part);
   if (!looks_) return result;
@@ -70,25 +94,29 @@ Result Pass::run_gated(
 Result Pass::run_learned(Inputs in, Options options, const at::Tensor& c) {
   in.q = in.q.to(in.v.scalar_type());
   in.k = in.k.to(in.v.scalar_type());
+  in.cu_seqlens = context_.cu_seqlens;
   const Op& op = find_op("power");
   const State before = rest();
-  Result result;
-  at::Tensor o;
-  for (int64_t n = 0; n <= options.order; ++n) {
-    Options one = with_form(options);
-    one.coefficients.assign(size_t(options.order) + 1, 0.0);
-    one.coefficients[size_t(n)] = 1.0;
-    result = horner::run(op, in, before, one);  // the state does not depend on the coefficients
-    const at::Tensor term = c.select(0, n).to(result.o.scalar_type()) * result.o;
-    o = o.defined() ? o + term : term;
-  }
-  result.o = o;
-  for (const at::Tensor& part : result.state.parts) carry(part);
-  if (!looks_) return result;
   const at::Tensor numbers = c.detach().to(at::kCPU, at::kDouble).contiguous();
   const double* first = numbers.data_ptr<double>();
   options.coefficients.assign(first, first + numbers.numel());
-  core = {&op, in, options, {}, {}, o, {}};
+  Result result;
+  if (c.requires_grad() && at::GradMode::is_enabled()) {
+    at::Tensor o;
+    for (int64_t n = 0; n <= options.order; ++n) {
+      Options one = with_form(options);
+      one.coefficients.assign(size_t(options.order) + 1, 0.0);
+      one.coefficients[size_t(n)] = 1.0;
+      result = horner::run(op, in, before, one);  // the state does not depend on the coefficients
+      const at::Tensor term = c.select(0, n).to(result.o.scalar_type()) * result.o;
+      o = o.defined() ? o + term : term;
+    }
+    result.o = o;
+  } else {
+    result = horner::run(op, in, before, with_form(options));
+  }
+  for (const at::Tensor& part : result.state.parts) carry(part);
+  core = {&op, in, options, {}, {}, result.o, {}};
   return result;
 }
 
@@ -112,7 +140,6 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
       width_,
       c10::str(x.sizes())
   );
-  if (context.cu_seqlens.defined()) return forward_packed(x, state, context);
   HORNER_CHECK(
       causal() || state.empty(),
       "[{}] both directions read a sequence whole: no state goes on",
@@ -120,34 +147,26 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
   );
   if (context.look) context.look(*this, x);
   Pass pass(state, context);
-  const at::Tensor y = mix(x, pass);
-  if (causal() && context.keep_state) state = pass.after();
-  return y;
-}
-
-at::Tensor Mixer::forward_packed(const at::Tensor& x, State& state, const Context& context) {
-  const at::Tensor starts = context.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
-  const int64_t* start = starts.data_ptr<int64_t>();
-  const int64_t n = starts.numel() - 1;
+  const std::vector<int64_t>& starts = pass.starts();
   HORNER_CHECK(
-      x.size(0) == 1 && n >= 1 && start[0] == 0 && start[n] == x.size(1),
-      "[{}] a packed batch has B = 1 and cu_seqlens from 0 to T = {}",
+      starts.empty() ||
+          (x.size(0) == 1 && starts.size() >= 2 && starts.front() == 0 &&
+           starts.back() == x.size(1) && std::is_sorted(starts.begin(), starts.end())),
+      "[{}] a packed batch has B = 1 and cu_seqlens that rise from 0 to T = {}",
       name(),
       x.size(1)
   );
-  Context own = context;
-  own.cu_seqlens = at::Tensor();
-  std::vector<at::Tensor> y;
-  std::vector<State> rows;
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t length = start[j + 1] - start[j];
-    HORNER_CHECK(length >= 1, "[{}] sequence {} of the packed batch is empty", name(), j);
-    State row = state.empty() ? State{} : row_of(state, j);
-    y.push_back(forward(x.narrow(1, start[j], length), row, own));
-    rows.push_back(std::move(row));
-  }
-  if (causal() && context.keep_state) state = stack_rows(rows);
-  return at::cat(y, 1);
+  const int64_t rows = starts.empty() ? x.size(0) : int64_t(starts.size()) - 1;
+  HORNER_CHECK(
+      state.empty() || state.parts[0].size(0) == rows,
+      "[{}] the state has {} rows, there are {} sequences",
+      name(),
+      state.parts[0].size(0),
+      rows
+  );
+  const at::Tensor y = mix(x, pass);
+  if (causal() && context.keep_state) state = pass.after();
+  return y;
 }
 
 Core Mixer::core(const at::Tensor& x) {

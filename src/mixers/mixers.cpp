@@ -120,8 +120,11 @@ const std::vector<MixerType>& mixers() {
            "2509.24552",
            "o_t = sum over the last w tokens of softmax(q_t.k_s/sqrt K) v_s",
            "heads=16",
-           {"window=5", "window=4,groups=2,sinks=2", "window=64,position.kind=none"},
-           {"window=0", "sinks=-1", "groups=3"}}
+           {"window=5",
+            "window=4,groups=2,sinks=2",
+            "window=64,position.kind=none",
+            "window=4,causal=false"},
+           {"window=0", "sinks=-1", "groups=3", "causal=false,position.kind=selective_rope"}}
       ),
       row<LinearAttention>(
           {"linear",
@@ -236,8 +239,9 @@ const std::vector<MixerType>& mixers() {
             "normaliser=exp_softplus,offset=linear,feature=elu1,scale_keys=true,conv=4,heads=4",
             "normaliser=exp_elu,offset=linear",
             "normaliser=exp_sigmoid",
-            "normaliser=exp_exp"},
-           {"heads=3", "normaliser=exp_exp,offset=linear", "key=-1"}}
+            "normaliser=exp_exp",
+            "causal=false,heads=2"},
+           {"heads=3", "normaliser=exp_exp,offset=linear", "key=-1", "causal=false,conv=4"}}
       ),
       row<S6>(
           {"s6",

@@ -27,6 +27,9 @@ NormAttention::NormAttention(int64_t D, const Options& o)
       o.offset == "none" || o.normaliser != "exp_exp",
       "[norm_attention] normaliser = exp_exp with an offset divides by about 1e24"
   );
+  HORNER_CHECK(
+      o.causal || o.conv == 0, "[norm_attention] causal = false takes no conv: it runs forward"
+  );
   const int64_t H = o.heads;
   q_ = linear(*this, "q", D, H * K_, true);
   k_ = linear(*this, "k", D, H * K_, true);
@@ -51,6 +54,7 @@ at::Tensor NormAttention::mix(const at::Tensor& x, Pass& pass) {
   in.k = features_.keys(split_heads(k, H));
   in.v = split_heads(v, H);
   horner::Options options;
+  options.causal = o_.causal;
   if (o_.scale_keys) options.scale = 1 / std::sqrt(double(K_));
   at::Tensor nu = wide(eta_(x));  // (B,T,H)
   if (offset_.defined()) nu = nu + offset_;

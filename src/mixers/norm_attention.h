@@ -9,7 +9,8 @@
 //
 // offset = linear: off_h = linspace(4, 9, H), learned, as in the later paper, which keeps long
 // sequences in range; exp_exp with it has eta ~ 1e24 and is refused. The first paper has no offset:
-// |o_t| grows with t. No 1/sqrt(K) and no positions; scale_keys divides k by sqrt(K).
+// |o_t| grows with t. Both directions (causal = false): S = sum over all s, for classifiers. No
+// 1/sqrt(K) and no positions; scale_keys divides k by sqrt(K).
 #pragma once
 
 #include "mixers/features/features.h"
@@ -18,6 +19,7 @@ namespace horner {
 
 struct NormAttentionOptions {
   int64_t heads = 1;
+  bool causal = true;
   int64_t key = 0;
   std::string normaliser = "exp";
   std::string offset = "none";
@@ -28,6 +30,7 @@ struct NormAttentionOptions {
   template <class Visitor>
   void visit(Visitor&& visit) {
     visit("heads", heads, "heads H");
+    visit("causal", causal, "a token reads the past and itself; false: both directions");
     visit("key", key, "key dim K of a head; 0: D / H");
     visit(
         "normaliser",
@@ -47,6 +50,7 @@ class NormAttention : public Mixer {
   using Options = NormAttentionOptions;
   NormAttention(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  bool causal() const override { return o_.causal; }
 
  protected:
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;

@@ -46,14 +46,16 @@ Linear linear(torch::nn::Module& m, const std::string& name, int64_t in, int64_t
 
 at::Tensor ShortConv::operator()(const at::Tensor& x, Pass& pass) const {
   if (!weight.defined()) return x;
-  const int64_t T = x.size(1), W = weight.size(1);
-  at::Tensor tail = pass.carried();
-  if (!tail.defined()) tail = at::zeros({x.size(0), W - 1, x.size(2)}, x.options());
-  const at::Tensor all = at::cat({tail.to(x.scalar_type()), x}, 1);
-  at::Tensor y = all.narrow(1, 0, T) * weight.select(1, 0);
-  for (int64_t j = 1; j < W; ++j) y = y + all.narrow(1, j, T) * weight.select(1, j);
+  at::Tensor y = pass.over_time(x, [&](const at::Tensor& u, at::Tensor& tail) {
+    const int64_t T = u.size(1), W = weight.size(1);
+    if (!tail.defined()) tail = at::zeros({u.size(0), W - 1, u.size(2)}, u.options());
+    const at::Tensor all = at::cat({tail.to(u.scalar_type()), u}, 1);
+    tail = all.narrow(1, T, W - 1);
+    at::Tensor sum = all.narrow(1, 0, T) * weight.select(1, 0);
+    for (int64_t j = 1; j < W; ++j) sum = sum + all.narrow(1, j, T) * weight.select(1, j);
+    return sum;
+  });
   if (bias.defined()) y = y + bias;
-  pass.carry(all.narrow(1, T, W - 1));
   return activate(activation, y).to(x.scalar_type());
 }
 

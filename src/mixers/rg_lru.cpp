@@ -28,7 +28,7 @@ RgLru::RgLru(int64_t D, const Options& o) : Mixer("rg_lru", D), o_(o) {
 
 at::Tensor RgLru::mix(const at::Tensor& x, Pass& pass) {
   const int64_t H = o_.heads;
-  const bool first = pass.first();
+  const at::Tensor first = pass.position(x) == 0;  // (B,T)
   const at::Tensor y = at::gelu(gate_(x), "tanh");
   const at::Tensor u = split_heads(conv_(in_(x), pass), H);  // (B,T,H,E/H)
   const auto blocks = [&](const at::Tensor& weight, const at::Tensor& bias) {
@@ -39,9 +39,7 @@ at::Tensor RgLru::mix(const at::Tensor& x, Pass& pass) {
   Inputs in;
   in.g = -o_.power * r * at::softplus(wide(Lambda_));  // log a_t
   at::Tensor gamma = (-(2 * in.g).expm1()).sqrt();     // sqrt(1 - a^2)
-  if (first)
-    gamma =
-        at::cat({at::ones_like(gamma.narrow(1, 0, 1)), gamma.narrow(1, 1, gamma.size(1) - 1)}, 1);
+  gamma = at::where(first.unsqueeze(-1).unsqueeze(-1), 1.0, gamma);
   in.v = gamma * i * wide(u);
   const at::Tensor h = join_heads(pass.run("scan", in).o);
   return out_(h.to(y.scalar_type()) * y);

@@ -99,12 +99,8 @@ at::Tensor Series::log_divisor(const at::Tensor& x, const at::Tensor& log_sum, P
   if (o_.norm == "clampden") return log_sum.clamp_min(0);
   if (o_.norm == "detach") return log_sum.clamp_min(0).detach();
   if (o_.norm == "cumgate") return pass.running_sum(wide(norm_gate_(x)).exp()).clamp_min(1).log();
-  at::Tensor t = at::full({x.size(0), x.size(1)}, double(x.size(1)), wide(x).options());
-  if (o_.causal) {
-    const at::Tensor seen = pass.position(x).unsqueeze(1);
-    t = (seen + at::arange(1, x.size(1) + 1, x.device())).to(t.scalar_type());
-  }
-  at::Tensor log_t = t.unsqueeze(-1).log();  // (B,T,1)
+  const at::Tensor t = o_.causal ? pass.position(x) + 1 : pass.length(x);
+  at::Tensor log_t = t.to(wide(x).scalar_type()).log().unsqueeze(-1);  // (B,T,1)
   if (o_.norm == "gate") log_t = log_t - at::log_sigmoid(wide(norm_gate_(x)));
   return log_t;
 }

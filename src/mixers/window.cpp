@@ -17,6 +17,10 @@ Window::Window(int64_t D, const Options& o)
   );
   check_at_least(name(), "window", double(o.window), 1);
   check_at_least(name(), "sinks", double(o.sinks), 0);
+  HORNER_CHECK(
+      o.causal || o.position.kind != "selective_rope",
+      "[window] causal = false takes no selective_rope: it runs forward"
+  );
   const int64_t K = D / o.heads;
   q_ = linear(*this, "q", D, D);
   k_ = linear(*this, "k", D, G_ * K);
@@ -33,6 +37,7 @@ at::Tensor Window::mix(const at::Tensor& x, Pass& pass) {
   position_.rotate(x, in.q, in.k, pass);
   horner::Options options;
   options.window = pass.context().window.value_or(o_.window);
+  options.causal = o_.causal;
   options.sinks = o_.sinks;
   HORNER_CHECK(options.window >= 1, "[window] window must be at least 1, got {}", options.window);
   return out_(join_heads(pass.run("attention", in, options).o));

@@ -6,7 +6,8 @@
 // differ from one forward to the next (Context::window), for training with stochastic windows; a
 // state goes on only with the window that made it. Left open by the paper: w counts the token
 // itself, rope's base is 10000, no biases. sinks keeps the first tokens visible as well
-// (arXiv:2309.17453).
+// (arXiv:2309.17453). Both directions (causal = false): |t - s| < w, as in Longformer
+// (arXiv:2004.05150), for classifiers.
 #pragma once
 
 #include "mixers/position/position.h"
@@ -16,6 +17,7 @@ namespace horner {
 struct WindowOptions {
   int64_t heads = 4;
   int64_t groups = 0;
+  bool causal = true;
   int64_t window = 128;
   int64_t sinks = 0;
   PositionOptions position;
@@ -26,6 +28,7 @@ struct WindowOptions {
   void visit(Visitor&& visit) {
     visit("heads", heads, "query heads H");
     visit("groups", groups, "key/value heads G; 0: as many as heads");
+    visit("causal", causal, "a token reads the past and itself; false: w - 1 on either side");
     visit("window", window, "how many of the last tokens are visible, the current one included");
     visit("sinks", sinks, "how many of the first tokens stay visible");
     visit("position", position, "where a token stands");
@@ -37,6 +40,7 @@ class Window : public Mixer {
   using Options = WindowOptions;
   Window(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  bool causal() const override { return o_.causal; }
 
  protected:
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;

@@ -58,7 +58,7 @@ TEST(Model, PackedBatchIsItsSequences) {
   const auto model = make(o);
   const at::Tensor x = tokens(1, 12);
   Context packed;
-  packed.cu_seqlens = at::tensor({0, 4, 12}, at::kInt);
+  packed.cu_seqlens = at::tensor({0, 4, 4, 12}, at::kInt);  // one is empty
   ModelState state, a, b;
   const at::Tensor y = model->forward(x, state, packed);
   const at::Tensor alone =

@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "core/device.h"
+#include "ops/kernel.h"
 
 namespace horner {
 namespace {
@@ -50,6 +51,15 @@ void expect_holds(const Row& row, at::Device device) {
 class Contract : public testing::TestWithParam<Row> {};
 TEST_P(Contract, Holds) { expect_holds(GetParam(), at::kCPU); }
 INSTANTIATE_TEST_SUITE_P(Ops, Contract, testing::ValuesIn(rows()), row_name);
+
+TEST(KernelsCuda, AreListed) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  for (const Op& op : ops()) {
+    std::vector<std::string_view> forms;
+    for (const Kernel& kernel : kernels(op.name)) forms.push_back(kernel.form);
+    EXPECT_EQ(forms, op.kernels) << op.name;
+  }
+}
 
 class ContractCuda : public testing::TestWithParam<Row> {};
 TEST_P(ContractCuda, Holds) {

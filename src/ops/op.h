@@ -120,7 +120,8 @@ struct Op {
   std::vector<std::string_view> options;  // the settings it reads; any other is refused
   Options defaults = {};
   std::vector<Variant> variants = {};
-  bool complex = false;  // whether it takes complex inputs
+  bool complex = false;                        // whether it takes complex inputs
+  std::vector<std::string_view> kernels = {};  // the forms of kernel.h that a GPU adds
 
   Form recurrent = nullptr;
   Form parallel = nullptr;

@@ -36,13 +36,13 @@ const std::vector<std::string>& feature_names() {
 }
 
 at::Tensor orthogonal_rows(int64_t M, int64_t K) {
-  std::vector<at::Tensor> blocks;
-  for (int64_t m = 0; m < M; m += K) {
-    const at::Tensor Q = std::get<0>(at::linalg_qr(at::randn({K, K}, at::kDouble)));
-    const at::Tensor lengths = at::randn({K, K}, at::kDouble).norm(2, 1, true);
-    blocks.push_back(Q.t() * lengths);
-  }
-  return at::cat(blocks, 0).narrow(0, 0, M);
+  const int64_t blocks = (M + K - 1) / K;
+  const auto [Q, R] = at::linalg_qr(at::randn({blocks, K, K}, at::kDouble));
+  // LAPACK chooses the signs of R: Q is uniform only once they are given to its columns.
+  const at::Tensor signs = R.diagonal(0, 1, 2).sign().unsqueeze(1);
+  const at::Tensor lengths = at::randn({blocks, K, K}, at::kDouble).norm(2, 2, true);
+  const at::Tensor w = (Q * signs).transpose(1, 2) * lengths;
+  return w.reshape({blocks * K, K}).narrow(0, 0, M);
 }
 
 Features::Features(Mixer& m, const std::string& kind, int64_t H, int64_t G, int64_t K, int64_t M)

@@ -83,11 +83,12 @@ at::Tensor Position::increments(const at::Tensor& x, Pass& pass) const {
   if (o_.increment == "conv") {
     phi = conv_(phi, pass);
   } else {
-    at::Tensor last = pass.carried();
-    if (!last.defined()) last = at::zeros_like(phi.select(1, 0));
-    const at::Tensor before = at::cat({last.unsqueeze(1), phi.narrow(1, 0, phi.size(1) - 1)}, 1);
-    pass.carry(phi.select(1, phi.size(1) - 1));
-    phi = phi - before;  // phi_t - phi_{t-1}
+    phi = pass.over_time(phi, [](const at::Tensor& y, at::Tensor& last) {
+      if (!last.defined()) last = at::zeros_like(y.sum(1));
+      const at::Tensor all = at::cat({last.unsqueeze(1), y}, 1);
+      last = all.select(1, y.size(1));
+      return y - all.narrow(1, 0, y.size(1));  // phi_t - phi_{t-1}
+    });
   }
   phi = split_heads(phi, G_);
   if (beta_.defined()) phi = phi + beta_.exp();
@@ -104,8 +105,8 @@ void Position::rotate(const at::Tensor& x, at::Tensor& q, at::Tensor& k, Pass& p
                                 : rfa_temperatures(P_, o_.theta, x.device()));
   at::Tensor angle;  // (B,T,G|1,P)
   if (o_.kind == "rope") {
-    const at::Tensor t = pass.position(x).unsqueeze(1) + at::arange(x.size(1), x.device());
-    angle = (t.unsqueeze(-1).to(at::kDouble) * temperature).unsqueeze(2);  // th_t = t temp
+    angle = (pass.position(x).unsqueeze(-1).to(at::kDouble) * temperature)
+                .unsqueeze(2);  // th_t = t temp
   } else {
     angle = temperature * pass.running_sum(increments(x, pass).to(at::kDouble));  // th_t = temp c_t
   }

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/check.h"
@@ -11,11 +12,43 @@
 namespace horner {
 namespace {
 
-// m_t = F_t + max(m_0, max_{s<=t} i_s - F_s), in fp64 because F falls without bound.   (B,T,G)
+// m_0 and m_t = F_t + max(m_0, max_{s<=t} i_s - F_s), in fp64 because F falls without bound.
+// (B,T+1,G)
 at::Tensor running_maximum(const at::Tensor& i, const at::Tensor& f, const at::Tensor& m0) {
-  const at::Tensor F = f.to(at::kDouble).cumsum(1);
+  const at::Tensor start = m0.to(at::kDouble).unsqueeze(1), F = f.to(at::kDouble).cumsum(1);
+  if (F.size(1) == 0) return start;
   const at::Tensor largest = std::get<0>((i.to(at::kDouble) - F).cummax(1));
-  return F + at::maximum(largest, m0.to(at::kDouble).unsqueeze(1));
+  return at::cat({start, F + at::maximum(largest, start)}, 1);
+}
+
+struct Maxima {
+  at::Tensor before, m;  // m_{t-1} and m_t   (B,T,G)
+  at::Tensor last;       // (B,G), or (n,G) of a packed batch
+};
+
+Maxima maxima(const Inputs& in, const at::Tensor& i, const at::Tensor& f, const at::Tensor& m0) {
+  std::vector<int64_t> starts = {0, i.size(1)};
+  if (in.cu_seqlens.defined()) {
+    const at::Tensor all = in.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
+    starts.assign(all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel());
+    HORNER_CHECK(
+        starts.front() == 0 && starts.back() == i.size(1) &&
+            std::is_sorted(starts.begin(), starts.end()),
+        "[exponential_gate] cu_seqlens must rise from 0 to T = {}",
+        i.size(1)
+    );
+  }
+  std::vector<at::Tensor> before, m, last;
+  for (size_t j = 0; j + 1 < starts.size(); ++j) {
+    const int64_t T = starts[j + 1] - starts[j];
+    const at::Tensor row = in.cu_seqlens.defined() ? m0.narrow(0, int64_t(j), 1) : m0;
+    const at::Tensor all =
+        running_maximum(i.narrow(1, starts[j], T), f.narrow(1, starts[j], T), row);
+    before.push_back(all.narrow(1, 0, T));
+    m.push_back(all.narrow(1, 1, T));
+    last.push_back(all.select(1, T));
+  }
+  return {at::cat(before, 1), at::cat(m, 1), at::cat(last, 0)};
 }
 
 }  // namespace
@@ -35,19 +68,18 @@ Result exponential_gate(
       i.sizes() == f.sizes() && i.dim() == 3, "[exponential_gate] i and f must both be (B,T,G)"
   );
   HORNER_CHECK(
-      !qkv.g.defined() && !qkv.cu_seqlens.defined(),
-      "[exponential_gate] takes q, k, v, i and f alone"
+      !qkv.g.defined() && !qkv.beta.defined(), "[exponential_gate] takes q, k, v, i and f alone"
   );
   HORNER_CHECK(
       state.empty() || state.parts.size() == 2, "[exponential_gate] a state has 2 parts, S and m"
   );
   const at::ScalarType wide = state_dtype(qkv);
   const double none = -std::numeric_limits<double>::infinity();
-  const at::Tensor m0 =
-      state.empty() ? at::full_like(i.select(1, 0), none, at::kDouble) : state.parts[1];
-  const at::Tensor m = running_maximum(i.detach(), f.detach(), m0);
-  const at::Tensor before =
-      at::cat({m0.to(at::kDouble).unsqueeze(1), m.narrow(1, 0, m.size(1) - 1)}, 1);
+  const int64_t rows = qkv.cu_seqlens.defined() ? qkv.cu_seqlens.size(0) - 1 : i.size(0);
+  const at::Tensor m0 = state.empty()
+                            ? at::full({rows, i.size(2)}, none, i.options().dtype(at::kDouble))
+                            : state.parts[1];
+  const auto [before, m, last] = maxima(qkv, i.detach(), f.detach(), m0);
 
   Inputs in = qkv;
   in.g = (f.to(at::kDouble) + (before - m)).to(wide);  // g'_t = f_t + m_{t-1} - m_t
@@ -65,7 +97,7 @@ Result exponential_gate(
       (-m).exp().to(wide).repeat_interleave(r, 2).unsqueeze(-1);  // e^{-m_t}  (B,T,H,1)
   const at::Tensor den = at::maximum(result.o.narrow(-1, V, 1).abs(), floor);
   result.o = (result.o.narrow(-1, 0, V) / den).to(qkv.v.scalar_type());
-  if (options.final_state) result.state.parts.push_back(m.select(1, m.size(1) - 1).to(wide));
+  if (options.final_state) result.state.parts.push_back(last.to(wide));
   return result;
 }
 

@@ -13,7 +13,7 @@
 
 namespace horner {
 
-// i, f (B,T,G). State: S (B,G,K,V+1), m (B,G). Options are those of `linear`, without norm.
+// i, f (B,T,G). State: S (B,G,K,V+1), m (B,G); a packed batch has a row per sequence. Options are those of `linear`, without norm.
 Result
 exponential_gate(const Inputs& qkv, const at::Tensor& i, const at::Tensor& f, const State&, const Options&);
 

@@ -57,6 +57,7 @@ Op linear_op() {
       .equation = "S_t = diag(a_t) S_{t-1} + k_t^T v_t,  o_t = scale q_t S_t",
       .inputs = {kQ, kK, kV, kMaybeG},
       .options = {"form", "chunk", "scale", "causal", "norm", "eps", "log_norm", "final_state"},
+      .kernels = {"chunked kernel", "recurrent kernel"},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,

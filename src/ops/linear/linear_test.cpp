@@ -97,6 +97,35 @@ TEST(ExponentialGate, SplitsAnywhere) {
   EXPECT_LT(relative_error(state.parts[0], whole.state.parts[0]), 1e-12);
 }
 
+// Sequences of a packed batch, one of them empty, go on from their own rows.
+TEST(ExponentialGate, Packs) {
+  const Inputs in = sample({.B = 1, .T = 20, .H = 2, .G = 2, .K = 4, .V = 3});
+  const at::Tensor i = 5 * at::randn({1, 20, 2}, at::kDouble);
+  const at::Tensor f = at::log_sigmoid(3 * at::randn({1, 20, 2}, at::kDouble));
+  Options o;
+  o.final_state = true;
+  State packed;
+  std::vector<State> alone(3);
+  for (const std::vector<int64_t>& starts :
+       {std::vector<int64_t>{0, 7, 7, 20}, std::vector<int64_t>{0, 3, 16, 20}}) {
+    Inputs all = in;
+    all.cu_seqlens = at::tensor(starts, at::kLong);
+    const Result y = exponential_gate(all, i, f, packed, o);
+    packed = y.state;
+    for (size_t j = 0; j < 3; ++j) {
+      const int64_t from = starts[j], T = starts[j + 1] - from;
+      if (T == 0) continue;
+      const auto part = [&](const at::Tensor& x) { return x.narrow(1, from, T); };
+      Inputs one;
+      one.q = part(in.q), one.k = part(in.k), one.v = part(in.v);
+      const Result own = exponential_gate(one, part(i), part(f), alone[j], o);
+      alone[j] = own.state;
+      EXPECT_LT(relative_error(part(y.o), own.o), 1e-12);
+      EXPECT_LT(relative_error(row_of(packed, int64_t(j)).parts[0], own.state.parts[0]), 1e-12);
+    }
+  }
+}
+
 double peak_gigabytes() {  // of this process since the last reset
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {

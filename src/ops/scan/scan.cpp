@@ -112,6 +112,7 @@ Op scan_op() {
       .inputs = {kV, kG},
       .options = {"form", "chunk", "final_state"},
       .complex = true,
+      .kernels = {"chunked kernel"},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,
