@@ -1,15 +1,14 @@
 #include "core/hash.h"
 
+#define XXH_INLINE_ALL
 #include <fmt/format.h>
-
-#include <cstdint>
+#include <xxhash.h>
 
 namespace horner {
 
-std::string hash_of(std::string_view bytes) {
-  uint64_t h = 14695981039346656037u;
-  for (const char b : bytes) h = (h ^ static_cast<unsigned char>(b)) * 1099511628211u;
-  return fmt::format("{:016x}", h);
+std::string xxh128(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 }  // namespace horner

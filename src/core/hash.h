@@ -1,6 +1,5 @@
-// A short name for bytes: FNV-1a of 64 bits, as 16 hex digits. For manifests, not against forgery.
-//
-//   h = 14695981039346656037;  for every byte b: h = (h ^ b) 1099511628211 mod 2^64
+// XXH3 of 128 bits, as 32 hexadecimal digits: what `xxh128sum` prints. It tells files apart; it is no
+// protection against somebody who wants two to look alike.
 #pragma once
 
 #include <string>
@@ -8,6 +7,6 @@
 
 namespace horner {
 
-std::string hash_of(std::string_view bytes);
+std::string xxh128(std::string_view bytes);
 
 }  // namespace horner

@@ -47,7 +47,7 @@ at::Tensor bytes_of(const std::string& path, size_t dims, Json& sources) {
         "{}: {} dims, {} bytes; needs {} dims", path, idx.sizes.size(), idx.bytes.size(), dims
     );
   }
-  sources.push_back({{"path", path}, {"bytes", fs::file_size(path)}, {"hash", hash_of(idx.bytes)}});
+  sources.push_back({{"path", path}, {"bytes", fs::file_size(path)}, {"hash", xxh128(idx.bytes)}});
   at::Tensor tensor = at::empty(idx.sizes, at::kByte);
   std::memcpy(tensor.mutable_data_ptr(), idx.bytes.data(), idx.bytes.size());
   return tensor;
