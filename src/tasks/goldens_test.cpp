@@ -12,9 +12,10 @@ TEST(TaskGoldens, ExamplesAreThoseOfTheSpecification) {
   const Json rows = parse_json(read_file(path), path);
   EXPECT_GT(rows.size(), 30u);
   for (const Json& row : rows) {
-    const std::string name = row["task"];
+    const auto name = row["task"].get<std::string>();
     SCOPED_TRACE(fmt::format("{} {} {}", name, row["split"].dump(), row["index"].dump()));
-    const Batch batch = make_task(name)->batch(Split(row["split"].get<uint32_t>()), {row["index"]});
+    const Batch batch =
+        make_task(name)->batch(Split(row["split"].get<uint32_t>()), {row["index"].get<int64_t>()});
     const auto expected = row["tokens"].get<std::vector<int64_t>>();
     const auto length = int64_t(expected.size());
     EXPECT_EQ(

@@ -91,15 +91,12 @@ IclLinear::IclLinear(const Options& o) : o_(o) {
   HORNER_CHECK(o.sigma >= 0, "[icl_linear] sigma must be at least 0, got {}", o.sigma);
   HORNER_CHECK(o.stage >= 0, "[icl_linear] stage must be at least 0, got {}", o.stage);
   HORNER_CHECK(o.steps >= 1, "[icl_linear] steps must be at least 1, got {}", o.steps);
-  if (o.stage > 0) {
-    HORNER_CHECK(
-        o.start_d >= 1 && o.start_n >= 1 && o.train == 0,
-        "[icl_linear] a curriculum needs start_d, start_n >= 1 and train=0, got {}, {} and {}",
-        o.start_d,
-        o.start_n,
-        o.train
-    );
-  }
+  HORNER_CHECK(
+      o.start_d >= 1 && o.start_n >= 1,
+      "[icl_linear] start_d and start_n must be at least 1, got {} and {}",
+      o.start_d,
+      o.start_n
+  );
   HORNER_CHECK(
       o.shift != "orthogonal" || o.n <= o.d,
       "[icl_linear] shift=orthogonal needs n <= d, got {} and {}",
@@ -110,30 +107,25 @@ IclLinear::IclLinear(const Options& o) : o_(o) {
 
 TaskShape IclLinear::shape() const { return {.T = 2 * o_.n, .features = o_.d, .regression = true}; }
 
-std::vector<int64_t> IclLinear::segments(Split split) const {
-  std::vector<int64_t> sizes = {size(split)};
-  if (split == Split::train && o_.stage > 0) {
-    const int64_t stages = std::max({o_.d - o_.start_d, (o_.n - o_.start_n + 1) / 2, int64_t{0}});
-    sizes.insert(sizes.begin(), size_t(stages), o_.stage);
-  }
-  return sizes;
-}
-
 Batch IclLinear::batch(Split split, const std::vector<int64_t>& indices) const {
-  const auto stage = int64_t(segment_of(segments(split), indices));
+  segment_of({size(split)}, indices);
   const bool grows = split == Split::train && o_.stage > 0;
-  const int64_t live = grows ? std::min(o_.d, o_.start_d + stage) : o_.d;
-  const int64_t n = grows ? std::min(o_.n, o_.start_n + 2 * stage) : o_.n;
   const std::string shift = split == Split::train ? "none" : o_.shift;
   const double sigma = shift == "noisy" ? std::max(1.0, o_.sigma) : o_.sigma;
-  const int64_t B = int64_t(indices.size());
+  const int64_t B = int64_t(indices.size()), T = 2 * o_.n;
   Batch batch;
-  batch.features = at::zeros({B, 2 * n, o_.d}, at::kFloat);
-  batch.values = at::full({B, 2 * n}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+  batch.features = at::zeros({B, T, o_.d}, at::kFloat);
+  batch.values = at::full({B, T}, std::numeric_limits<float>::quiet_NaN(), at::kFloat);
+  batch.lengths = at::full({B}, T, at::kLong);
   float* features = batch.features.mutable_data_ptr<float>();
   float* values = batch.values.mutable_data_ptr<float>();
+  int64_t* lengths = batch.lengths.mutable_data_ptr<int64_t>();
   each_example(indices, [&](int64_t row, int64_t index) {
     Random random = o_.random(split, index), noise = o_.random(split, index, Stream::noise);
+    const int64_t stage = grows ? std::min(index / o_.stage, o_.d + o_.n) : 0;
+    const int64_t live = grows ? std::min(o_.d, o_.start_d + stage) : o_.d;
+    const int64_t n = grows ? std::min(o_.n, o_.start_n + 2 * stage) : o_.n;
+    lengths[row] = 2 * n;
     const Vector w = normals(random, live);
     std::vector<Vector> xs;
     for (int64_t i = 0; i < n; ++i) xs.push_back(normals(random, live));
@@ -141,10 +133,10 @@ Batch IclLinear::batch(Split split, const std::vector<int64_t>& indices) const {
     for (int64_t i = 0; i < n; ++i) {
       const Vector& x = xs[size_t(i)];
       const double y = dot(w, x) + (sigma > 0 ? sigma * noise.normal() : 0);  // y_i = w.x_i + noise
-      float* pair = features + (row * n + i) * 2 * o_.d;
+      float* pair = features + (row * T + 2 * i) * o_.d;
       for (int64_t j = 0; j < live; ++j) pair[j] = float(x[size_t(j)]);
       pair[o_.d] = float(y);
-      if (!last_only(shift) || i == n - 1) values[(row * n + i) * 2] = float(y);
+      if (!last_only(shift) || i == n - 1) values[row * T + 2 * i] = float(y);
     }
   });
   return batch;

@@ -4,8 +4,8 @@
 //   features (B,2n,d): row 2i = x_i, row 2i+1 = (y_i, 0, .., 0);  values: y_i at row 2i
 //
 // Curriculum: live dims start_d .. d, one more per stage, the others 0; points start_n .. n, two
-// more per stage. A stage is a segment of `stage` training examples (the paper's 2000 steps of 64),
-// so where an example stands in it follows from its index; the last stage has no end.
+// more per stage, then padding. A stage is `stage` training examples (the paper's 2000 steps of 64),
+// so where an example stands in it follows from its index.
 //
 // Prompts of validation and test may be shifted: x of a skewed covariance (its i-th eigenvalue ~
 // 1/i^2) or of half the space, both of trace d; noise on y; all x in one orthant and the last in the
@@ -47,7 +47,6 @@ class IclLinear : public Task {
   explicit IclLinear(const Options& options);
   TaskShape shape() const override;
   int64_t size(Split split) const override { return o_.size(split); }
-  std::vector<int64_t> segments(Split split) const override;
   Batch batch(Split split, const std::vector<int64_t>& indices) const override;
   std::shared_ptr<Task> at_length(int64_t T) const override;
   std::vector<Baseline> baselines() const override;

@@ -149,13 +149,13 @@ const std::vector<TaskType>& tasks() {
            "2208.01066",
            "linear regression from the examples of a prompt",
            {"",
-            "d=3,n=4,start_d=1,start_n=2,stage=64,sigma=0.5",
+            "d=3,n=4,start_d=1,start_n=2,stage=5,sigma=0.5",
             "d=4,n=6,stage=0,train=100,shift=skewed",
             "d=5,n=6,stage=0,shift=half",
             "d=4,n=4,stage=0,shift=orthogonal",
             "d=4,n=6,stage=0,shift=opposite",
             "d=4,n=6,stage=0,shift=noisy"},
-           {"d=0", "n=0", "sigma=-1", "stage=-1", "train=10", "shift=orthogonal", "start_d=0"}}
+           {"d=0", "n=0", "sigma=-1", "stage=-1", "shift=orthogonal", "start_d=0"}}
       ),
       row<MadRecall>(
           {"mad_recall",

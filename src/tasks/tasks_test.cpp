@@ -121,6 +121,7 @@ TEST(Task, SplitsAndSeedsDiffer) {
         return batch.tokens.defined() ? batch.tokens : batch.features;
       };
       Json json = type.parse(settings);
+      if (!json.contains("seed")) continue;
       const auto task = type.make(json);
       json["seed"] = json["seed"].get<int64_t>() + 1;
       const auto other = type.make(json);
@@ -161,7 +162,8 @@ TEST(Task, BatchesHaveTheSaidShape) {
       }
       if (batch.lengths.defined()) {
         const at::Tensor after = at::arange(input.size(1)) >= batch.lengths.unsqueeze(1);
-        EXPECT_EQ(batch.tokens.masked_select(after).count_nonzero().item<int64_t>(), 0);
+        const at::Tensor mask = input.dim() == 3 ? after.unsqueeze(2) : after;
+        EXPECT_EQ(input.masked_select(mask).count_nonzero().item<int64_t>(), 0);
         if (batch.targets.defined()) {
           const at::Tensor beyond = batch.targets.masked_select(after);
           EXPECT_TRUE((beyond == kNoTarget).all().item<bool>());
@@ -211,7 +213,7 @@ TEST(TaskSlow, BaselinesAreScores) {
     EXPECT_FALSE(baselines.empty());
     for (const Baseline& baseline : baselines) {
       EXPECT_GE(baseline.score, 0) << baseline.name;
-      EXPECT_TRUE(task.metric() == "loss" || baseline.score <= 1) << baseline.name;
+      EXPECT_TRUE(!task.metric().ends_with("accuracy") || baseline.score <= 1) << baseline.name;
       EXPECT_FALSE(baseline.meaning.empty()) << baseline.name;
     }
   });

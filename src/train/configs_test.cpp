@@ -23,7 +23,8 @@ TEST(Configs, MakeTheirTaskAndModel) {
     if (shape.vocabulary > 0) model.vocabulary = shape.vocabulary;
     model.classes = shape.classes;
     EXPECT_NO_THROW(Model{model});
-    const int64_t trained = task->batch(Split::train, {0}).tokens.size(1);
+    const Batch batch = task->batch(Split::train, {0});
+    const int64_t trained = (batch.tokens.defined() ? batch.tokens : batch.features).size(1);
     EXPECT_TRUE(model.positions == 0 || model.positions >= trained);
     for (const int64_t length : options.eval.lengths) {
       ASSERT_NE(task->at_length(length), nullptr);
