@@ -28,7 +28,7 @@ struct TextFiles {
   Json json() const;  // path, bytes and xxh128 of each
 };
 
-// DataError when a named one is missing, or holds no text.
+// DataError when a named one is missing, or a folder holds no text.
 TextFiles find_text(const std::vector<std::string>& named);
 
 bool is_text(std::string_view bytes);  // UTF-8 without zeros, judged by its beginning

@@ -1,5 +1,6 @@
 #include "tasks/corpus.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <set>
@@ -146,6 +147,47 @@ TokenSplits tokenize(const Documents (&parts)[3], const Tokenizer& tokenizer, bo
   return splits;
 }
 
+bool are_tokens(const TextFiles& files) {
+  const auto is_token_file = [](const TextFile& file) { return file.path.ends_with(".bin"); };
+  return !files.files.empty() && std::all_of(files.files.begin(), files.files.end(), is_token_file);
+}
+
+TokenStream read_token_files(const TextFiles& files) {
+  if (!are_tokens(files)) throw DataError("[text] either all files are tokens (.bin) or none");
+  if (files.files.size() == 1) return read_token_file(files.files[0].path);
+  std::vector<uint32_t> all;
+  for (const TextFile& file : files.files) {
+    const TokenStream part = read_token_file(file.path);
+    for (int64_t i = 0; i < part.size(); ++i) all.push_back(uint32_t(part[i]));
+  }
+  return TokenStream(std::move(all));
+}
+
+TokenSplits token_splits(const Sources& sources, const Tokenizer& tokenizer) {
+  TokenSplits splits;
+  const TokenStream all = read_token_files(sources.train);
+  const auto place = [&](double share) { return int64_t(double(all.size()) * (1 - share)); };
+  const int64_t a = place(sources.valid.share + sources.test.share), b = place(sources.test.share);
+  splits.streams = {all.slice(0, a), all.slice(a, b), all.slice(b, all.size())};
+  if (sources.valid.files) splits.streams[1] = read_token_files(*sources.valid.files);
+  if (sources.test.files) splits.streams[2] = read_token_files(*sources.test.files);
+  if (sources.test.share == 0 && !sources.test.files) splits.streams[2] = splits.streams[1];
+  for (size_t i = 0; i < 3; ++i) {
+    const TokenStream& stream = splits.streams[i];
+    for (int64_t t = 0; t < stream.size(); ++t) {
+      if (stream[t] >= tokenizer.vocabulary()) {
+        throw DataError(
+            "[text] there is a token {} in the data, and {} in the vocabulary",
+            stream[t],
+            tokenizer.vocabulary()
+        );
+      }
+      splits.bytes[i] += double(tokenizer.bytes(int32_t(stream[t])).size());
+    }
+  }
+  return splits;
+}
+
 Tokenizer character_tokenizer(const Documents (&parts)[3]) {
   std::set<int32_t> characters;
   for (const Documents& documents : parts) {
@@ -186,6 +228,8 @@ std::vector<std::string> cut_documents(const std::string& text, const std::strin
 
 Corpus make_corpus(const CorpusOptions& o, const Tokenizer& tokenizer) {
   const Sources sources = find_sources(o);
+  if (are_tokens(sources.train))
+    return {tokenizer, token_splits(sources, tokenizer), sources.json()};
   const bool same_test = sources.test.share == 0 && !sources.test.files;
   const bool cached = sources.train.bytes() >= kCached;
   std::string path;

@@ -6,6 +6,8 @@
 // least 100 of them, else from the end of each: first training, then validation, then test. Tokens of
 // more than 4 MB of files are kept in the user's cache folder, under a name made from the hashes of
 // the files, the tokenizer and the settings, and mapped from there.
+//
+// Files that end in .bin hold tokens already, see token_stream.h; a share is then cut from their end.
 #pragma once
 
 #include "io/text_files.h"

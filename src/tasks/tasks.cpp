@@ -215,14 +215,18 @@ const std::vector<TaskType>& tasks() {
            {"data=grammar,T=32",
             "data=grammar,T=16,sampling=epoch",
             "data=grammar,characters=true"},
-           {"data=grammar,T=0", "valid=1.5", "valid=0", "data=grammar,T=1000000", "packing=none"}}
+           {"data=grammar,T=0",
+            "data=grammar,valid=1.5",
+            "data=grammar,valid=0",
+            "data=grammar,T=1000000",
+            "packing=none"}}
       ),
       row<BpeTask>(
           {"bpe",
            "own",
            "the next token of a text, by any tokenizer",
            {"data=grammar,T=32"},
-           {"data=grammar,T=0", "valid=0.5,test=0.5"}}
+           {"data=grammar,T=0", "data=grammar,valid=0.5,test=0.5"}}
       ),
       row<BytesText>(
           {"bytes_text",

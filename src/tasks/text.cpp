@@ -83,9 +83,13 @@ TextTask::TextTask(const TextOptions& options, std::shared_ptr<const Corpus> cor
       bytes.push_back(double(tokenizer.bytes(id).size()));
     }
     // A tokenizer that changes the text: the tokens share the bytes of the original.
-    if (tokenizer.kind() == "bytes") continue;
     double sum = 0;
-    for (int64_t t = 0; t < tokens.size(); ++t) sum += bytes[size_t(tokens[t])];
+    for (int64_t t = 0; t < tokens.size(); ++t) {
+      if (tokens[t] >= int64_t(bytes.size())) {
+        throw DataError("[text] token {} of the {} text is damaged", t, kSplitNames[i]);
+      }
+      sum += bytes[size_t(tokens[t])];
+    }
     if (sum > 0 && sum != corpus_->splits.bytes[i]) {
       for (double& value : bytes) value *= corpus_->splits.bytes[i] / sum;
     }

@@ -142,6 +142,40 @@ TEST(Text, TokensAreKeptInAFile) {
   EXPECT_FALSE(at::equal(first.tokens, ByteTask(o).batch(Split::train, {5}).tokens));
 }
 
+TEST(Text, FilesOfTokens) {
+  const Folder folder;
+  const auto bytes = [](const auto& numbers) {
+    return std::string_view(
+        reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof numbers[0]
+    );
+  };
+  std::vector<uint16_t> narrow;
+  for (uint16_t i = 0; i < 100; ++i) narrow.push_back(i);
+  std::vector<int32_t> wide(256);
+  wide[0] = 20240801;
+  wide[1] = 7;
+  wide[2] = 50;
+  for (int32_t i = 0; i < 50; ++i) wide.push_back(200 + i);
+  BpeTaskOptions o;
+  o.T = 4;
+  o.data = {folder.file("train.bin", bytes(narrow))};
+  o.valid = {folder.file("val.bin", bytes(wide))};
+  o.test = {"0.1"};
+  const BpeTask task(o);
+  const auto& streams = task.corpus().splits.streams;
+  EXPECT_EQ(streams[0].size(), 90);
+  EXPECT_EQ(streams[1].size(), 50);
+  EXPECT_EQ(streams[2].size(), 10);
+  EXPECT_EQ(streams[1][49], 249);
+  EXPECT_EQ(streams[2][0], 90);
+  EXPECT_EQ(task.batch(Split::valid, {0}).bytes, 4);
+  o.valid = {folder.file("cut.bin", bytes(wide).substr(0, 1100))};
+  EXPECT_THROW(BpeTask{o}, DataError);
+  wide[260] = 257;  // no such byte
+  o.valid = {folder.file("large.bin", bytes(wide))};
+  EXPECT_THROW(BpeTask{o}, DataError);
+}
+
 TEST(Text, Shakespeare) {
   const std::string path = data("tinyshakespeare/input.txt");
   NEED(path);
@@ -272,6 +306,17 @@ TEST(NgramSlow, Shakespeare) {
   EXPECT_NEAR(bits[2], 2.956, 0.001);
   EXPECT_NEAR(bits[4], 2.408, 0.001);
   EXPECT_NEAR(bits[5], 2.450, 0.001);
+}
+
+TEST(NgramSlow, Wikitext) {
+  NEED(data("wikitext-2"));
+  const auto text = [](const char* name) {
+    return read_decompressed(data(fmt::format("wikitext-2/{}.txt.xz", name)));
+  };
+  const auto bits = ngram_bits(text("train_shuffled"), text("valid"), 4);
+  EXPECT_NEAR(bits[0], 4.621, 0.001);
+  EXPECT_NEAR(bits[2], 2.718, 0.001);
+  EXPECT_NEAR(bits[4], 1.848, 0.002);
 }
 
 TEST(LabelledTextSlow, Imdb) {

@@ -50,6 +50,14 @@ TokenStream::TokenStream(
   }
 }
 
+TokenStream TokenStream::slice(int64_t begin, int64_t end) const {
+  TokenStream part = *this;
+  if (narrow_) part.narrow_ += begin;
+  if (wide_) part.wide_ += begin;
+  part.size_ = end - begin;
+  return part;
+}
+
 std::optional<TokenSplits> read_tokens(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
@@ -88,6 +96,25 @@ void write_tokens(const std::string& path, const TokenSplits& splits, int64_t vo
     header.width == 2 ? write_stream<uint16_t>(file, stream) : write_stream<uint32_t>(file, stream);
   }
   file.commit();
+}
+
+TokenStream read_token_file(const std::string& path) {
+  constexpr size_t kHeader = 1024;
+  constexpr int32_t kGpt2 = 20240520, kLlama3 = 20240801;
+  const auto file = std::make_shared<const MappedFile>(path);
+  int32_t head[3] = {};  // magic, version, count
+  if (file->size() >= kHeader) std::memcpy(head, file->data(), sizeof head);
+  if (head[0] == kGpt2 || head[0] == kLlama3) {
+    const size_t width = head[0] == kGpt2 ? 2 : 4;
+    if (head[2] < 0 || file->size() != kHeader + width * size_t(head[2])) {
+      throw DataError("{}: says {} tokens, which is not its size", path, head[2]);
+    }
+    return {file, kHeader, width, head[2]};
+  }
+  if (file->size() == 0 || file->size() % 2 != 0) {
+    throw DataError("{}: not a file of tokens: {} bytes", path, file->size());
+  }
+  return {file, 0, 2, int64_t(file->size() / 2)};
 }
 
 std::string cache_folder() {

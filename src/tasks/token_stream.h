@@ -20,6 +20,7 @@ class TokenStream {
   explicit TokenStream(std::vector<uint32_t> tokens);
   TokenStream(std::shared_ptr<const MappedFile> file, size_t begin, size_t width, int64_t size);
 
+  TokenStream slice(int64_t begin, int64_t end) const;
   int64_t size() const { return size_; }
   int64_t operator[](int64_t i) const { return narrow_ ? narrow_[i] : wide_[i]; }
 
@@ -38,6 +39,10 @@ struct TokenSplits {
 // Nothing where there is no such file; a DataError where it is damaged.
 std::optional<TokenSplits> read_tokens(const std::string& path);
 void write_tokens(const std::string& path, const TokenSplits& splits, int64_t vocabulary);
+
+// A file of tokens that somebody else made: of llm.c (256 numbers of 32 bits before the tokens: magic,
+// version, count), or of nanoGPT (16 bits per token and nothing else).
+TokenStream read_token_file(const std::string& path);
 
 // The user's folder for what can be made again: $XDG_CACHE_HOME/horner or ~/.cache/horner.
 std::string cache_folder();
