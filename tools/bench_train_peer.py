@@ -2,7 +2,7 @@
 
     x = E[token];  x += mixer(rms_norm(x));  x += (silu(x W1) * x W3) W2;  logits = rms_norm(x) W_head
 
-mixer: softmax   scaled_dot_product_attention, causal
+mixer: softmax   scaled_dot_product_attention, causal; q and k rotated (RoPE), as those of taylor
        linear    elu+1 features, chunked with a (C,C) mask inside a chunk and a running state between
        taylor    order 2: 1 + x + x^2/2 with x = q.k/sqrt(K), as a masked (T,T) matrix, divided by its row sum
 Prints one line of JSON: seconds of a step (median), tokens per second.
@@ -27,6 +27,8 @@ class Mixer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         B, T, D = x.shape
         q, k, v = (f(x).view(B, T, self.heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))  # (B,H,T,K)
+        if self.kind != "linear":
+            q, k = rope(q), rope(k)
         if self.kind == "softmax":
             o = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         elif self.kind == "taylor":
@@ -36,6 +38,20 @@ class Mixer(nn.Module):
         else:
             o = linear(F.elu(q) + 1, F.elu(k) + 1, v)
         return self.out(o.transpose(1, 2).reshape(B, T, D))
+
+
+def rope(x: torch.Tensor) -> torch.Tensor:
+    """Pairs (j, j + P) of (B,H,T,K) turned by t 10000^(-2j/K); the table is made once."""
+    T, K = x.shape[-2:]
+    if (T, K, x.device) not in TABLE:
+        angle = torch.arange(T)[:, None] * 10000.0 ** (-2 * torch.arange(K // 2) / K)
+        TABLE[T, K, x.device] = tuple(torch.cat([f(angle)] * 2, -1).to(x.device) for f in (torch.cos, torch.sin))
+    cos, sin = (table.to(x.dtype) for table in TABLE[T, K, x.device])
+    a, b = x.chunk(2, -1)
+    return x * cos + torch.cat([-b, a], -1) * sin
+
+
+TABLE: dict[tuple[int, int, torch.device], tuple[torch.Tensor, ...]] = {}
 
 
 def linear(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, C: int = 64) -> torch.Tensor:

@@ -8,6 +8,7 @@
 #include "report/table.h"
 #include "report/train.h"
 #include "train/cost.h"
+#include "train/distributed.h"
 #include "train/resolve.h"
 
 namespace horner {
@@ -64,6 +65,7 @@ std::function<int()> declare_train(CLI::App& app) {
       TrainProgress progress;
       result = train(*options, [&](const TrainTick& tick) { progress.show(tick); });
     }
+    if (!first_process()) return 0;
     if (*json) {
       fmt::print("{}\n", result.json().dump(2));
     } else {

@@ -67,6 +67,8 @@ MakeNccl& make_nccl() {
   return make;
 }
 
+bool first_process() { return number("RANK", 0) == 0; }
+
 std::string local_device(const std::string& device) {
   return device == "cuda" && number("WORLD_SIZE", 1) > 1
              ? fmt::format("cuda:{}", number("LOCAL_RANK", 0))

@@ -57,6 +57,8 @@ using MakeNccl = c10::intrusive_ptr<c10d::Backend> (*)(
 );
 MakeNccl& make_nccl();
 
+bool first_process();  // by RANK alone, before a group is joined
+
 // The device of this process: cuda means cuda:LOCAL_RANK under torchrun.
 std::string local_device(const std::string& device);
 

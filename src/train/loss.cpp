@@ -32,7 +32,8 @@ Counted counted(Batch batch) {
 Counted to_device(Counted c, at::Device device) {
   if (device.is_cpu()) return c;
   Batch& b = c.batch;
-  for (at::Tensor* x : {&b.tokens, &b.features, &b.lengths, &b.cu_seqlens, &c.places, &c.answers}) {
+  // cu_seqlens stays: who cuts a batch reads it on the CPU.
+  for (at::Tensor* x : {&b.tokens, &b.features, &b.lengths, &c.places, &c.answers}) {
     if (x->defined()) *x = x->pin_memory().to(device, true);
   }
   return c;

@@ -88,15 +88,20 @@ at::Tensor Optimizer::step(double lr) {
   return norm;
 }
 
-std::string Optimizer::not_finite() const {
+std::string Optimizer::worst_gradient() const {
+  std::string worst;
+  double largest = -1;
   for (const Group& group : groups_) {
     for (const Piece& piece : group.pieces) {
       const at::Tensor g = group.gradients.narrow(0, piece.begin, piece.end - piece.begin);
-      if (!g.isfinite().all().item<bool>())
-        return fmt::format("group {}: {}", group.name, piece.name);
+      const double norm = g.to(at::kDouble).norm().item<double>();
+      const std::string name = fmt::format("group {}: {}", group.name, piece.name);
+      if (!std::isfinite(norm)) return "not finite in " + name;
+      if (norm > largest) worst = fmt::format("largest ({:.3g}) in {}", norm, name);
+      largest = std::max(largest, norm);
     }
   }
-  return "";
+  return worst;
 }
 
 void Optimizer::swap_average() {

@@ -38,8 +38,9 @@ class Optimizer {
   // One step with learning rate lr; returns the norm of the gradient before clipping, on its device.
   // A gradient that is not finite changes nothing.
   at::Tensor step(double lr);
-  // "group matrices: layer_0.mixer.q_weight" whose gradient is not finite; empty: all are.
-  std::string not_finite() const;
+  // The first parameter whose gradient is not finite, else the one with the largest:
+  // "not finite in group matrices: layer_0.mixer.q_weight".
+  std::string worst_gradient() const;
 
   // Puts the averaged weights in the model's place while it lives; nothing where there are none.
   class Averaged {

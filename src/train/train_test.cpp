@@ -141,6 +141,7 @@ TEST(Train, ALossThatIsNotFiniteEndsTheRunWithStepGroupAndCheckpoint) {
   } catch (const RunError& error) {
     const std::string text = error.what();
     EXPECT_TRUE(text.starts_with("step ")) << text;
+    EXPECT_NE(text.find("group "), std::string::npos) << text;
     EXPECT_NE(text.find("checkpoints/step_0000000"), std::string::npos) << text;
   }
 }

@@ -123,14 +123,13 @@ void Trainer::settle() {
       if (state_.least_loss == 0 || loss_ < state_.least_loss) state_.least_loss = loss_;
       continue;
     }
-    const std::string group = optimizer_.not_finite();
     const std::string good = first() ? newest_checkpoint(folder_ + "/checkpoints") : "";
     throw RunError(
-        "step {}: the loss is {:.4g} and the gradient's norm {:.4g}{}; last good checkpoint: {}",
+        "step {}: the loss is {:.4g} and the gradient's norm {:.4g}, {}; last good checkpoint: {}",
         p.step,
         loss_,
         norm_,
-        group.empty() ? "" : fmt::format(", not finite in {}", group),
+        optimizer_.worst_gradient(),
         good.empty() ? "none" : good
     );
   }

@@ -7,11 +7,14 @@
 #include <numbers>
 
 #include "core/check.h"
+#include "mixers/position/rotate.h"
 
 namespace horner {
 
 at::Tensor rotated(const at::Tensor& x, const at::Tensor& angle) {
   const int64_t P = x.size(-1) / 2;
+  if (!angle.requires_grad() && can_rotate_pairs(x))
+    return rotate_pairs(x, angle.cos().to(at::kFloat), angle.sin().to(at::kFloat));
   const at::Tensor type = wide(x);
   const at::Tensor c = angle.cos().to(type.scalar_type()), s = angle.sin().to(type.scalar_type());
   const at::Tensor a = type.narrow(-1, 0, P), b = type.narrow(-1, P, P);
@@ -105,8 +108,9 @@ void Position::rotate(const at::Tensor& x, at::Tensor& q, at::Tensor& k, Pass& p
                                 : rfa_temperatures(P_, o_.theta, x.device()));
   at::Tensor angle;  // (B,T,G|1,P)
   if (o_.kind == "rope") {
-    angle = (pass.position(x).unsqueeze(-1).to(at::kDouble) * temperature)
-                .unsqueeze(2);  // th_t = t temp
+    at::Tensor t = pass.position(x);          // (B,T)
+    if (pass.first()) t = t.narrow(0, 0, 1);  // one row for all at the start
+    angle = (t.unsqueeze(-1).to(at::kDouble) * temperature).unsqueeze(2);  // th_t = t temp
   } else {
     angle = temperature * pass.running_sum(increments(x, pass).to(at::kDouble));  // th_t = temp c_t
   }
