@@ -13,7 +13,7 @@ import pytest
 PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
 
-TINY = ["--task", "mqar:T=16,pairs=2,vocabulary=32", "--model.D", "16", "--schedule.steps", "12",
+TINY = ["--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps", "12",
         "--train.batch", "8", "--eval.every", "4", "--eval.examples", "20", "--speed_lengths", "16,32",
         "--device", "cpu"]
 
@@ -50,7 +50,7 @@ def test_json_holds_everything(done: Path) -> None:
     first, second = all_["rows"][1]["scores"], all_["rows"][0]["scores"]
     assert difference["seeds"]["mean"] == pytest.approx(sum(a - b for a, b in zip(first, second)) / 2)
     assert difference["examples"]["draws"] == 10000 and difference["examples"]["n"] == 20
-    assert all_["verdict"].startswith("On mqar:T=16,pairs=2,vocabulary=32 over 2 paired seeds, softmax reaches")
+    assert all_["verdict"].startswith("On mqar:T=16,pairs=2,vocabulary=64 over 2 paired seeds, softmax reaches")
     origin = dict(all_["origin"])
     assert origin["command"].startswith("./horner compare softmax taylor:order=2") and origin["seed"] == "0 .. 1"
     assert {"commit", "device", "dtype", "date"} <= set(origin)

@@ -80,7 +80,7 @@ std::function<int()> declare_compare(CLI::App& app) {
           options->out + "/compare.json holds everything."
       );
     }
-    return 0;
+    return result.reference.empty() ? 1 : 0;  // no run finished
   };
 }
 

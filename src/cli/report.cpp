@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "cli/write_report.h"
+#include "core/check.h"
 #include "lab/compare.h"
 
 namespace horner {

@@ -91,6 +91,7 @@ std::string last_line(const std::string& path) {
 
 size_t jobs_at_once(const CompareOptions& o, size_t runs) {
   if (o.jobs > 0) return size_t(o.jobs);
+  if (o.device.find(':') != std::string::npos) return 1;
   const size_t places = find_device(o.device).is_cuda()
                             ? size_t(std::max(1, int(at::detail::getCUDAHooks().deviceCount())))
                             : std::max(1u, std::thread::hardware_concurrency());
@@ -188,17 +189,17 @@ void measure(CompareResult& r, const Task& task, const CompareTell& tell) {
   if (!o.speed_lengths.empty()) base = measure_speed(softmax, o.speed_lengths, device);
   int64_t done = 0;
   for (CompareRow& row : r.rows) {
+    if (row.scores.empty()) continue;
     if (tell)
       tell({done, int64_t(r.rows.size()), done, int64_t(r.rows.size()), "speed of " + row.mixer});
     ++done;
     const ModelOptions own = model_of(o, task, row.settings, row.D);
-    if (!make_model(own, 0)->causal()) continue;
-    row.memory_crossover = memory_crossover(own, softmax);
+    const bool causal = make_model(own, 0)->causal();
+    const bool other = row.settings != "softmax" || row.D != o.model.D;
+    if (causal && other) row.memory_crossover = double(memory_crossover(own, softmax));
     if (o.speed_lengths.empty()) continue;
-    row.speed = row.settings == "softmax" && row.D == o.model.D
-                    ? base
-                    : measure_speed(own, o.speed_lengths, device);
-    row.time_crossover = decode_crossover(row.speed, base);
+    row.speed = other ? measure_speed(own, o.speed_lengths, device) : base;
+    if (causal && other) row.time_crossover = decode_crossover(row.speed, base);
   }
 }
 
@@ -286,7 +287,7 @@ CompareResult compare(
   const TrainOptions resolved = resolve(r.runs[0].options, *task);
   r.metric = task->metric();
   r.smaller = smaller_is_better(r.metric);
-  r.task = {{"name", options.task}, {"options", task->options()}};
+  r.task = {{"name", options.task}, {"T", task->shape().T}, {"options", task->options()}};
   r.baselines = task->baselines();
   r.device = describe_device(find_device(options.device));
   r.precision = resolved.train.precision;
@@ -355,7 +356,7 @@ CompareResult gather(const std::vector<std::string>& folders) {
   r.options.seed = *seeds.begin();
   r.metric = task->metric();
   r.smaller = smaller_is_better(r.metric);
-  r.task = {{"name", r.options.task}, {"options", task->options()}};
+  r.task = {{"name", r.options.task}, {"T", task->shape().T}, {"options", task->options()}};
   r.baselines = task->baselines();
   r.precision = r.runs[0].options.train.precision;
   sum_up(r);

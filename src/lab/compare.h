@@ -100,9 +100,11 @@ struct CompareRow {
   double flops_per_token = 0, train_speed = 0, peak_bytes = 0, seconds = 0;
   double budget_mismatch = 0;  // of what --iso makes equal
   std::vector<SpeedPoint> speed;
-  int64_t memory_crossover = -1;  // against softmax, in tokens; 0: always smaller, -1: never
-  double time_crossover = -1;     // likewise, by decoding
-  int64_t failed = 0;             // runs
+  // Against softmax, in tokens: where its state is smaller, where it decodes as fast. 0: always,
+  // -1: never, NaN: not measured.
+  double memory_crossover = std::numeric_limits<double>::quiet_NaN();
+  double time_crossover = std::numeric_limits<double>::quiet_NaN();
+  int64_t failed = 0;  // runs
 };
 
 struct Difference {

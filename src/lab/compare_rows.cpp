@@ -1,6 +1,7 @@
 // Runs that have ended, summed up: a row per mixer, a difference per pair.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "lab/compare.h"
 
@@ -69,15 +70,26 @@ Runs chosen(const CompareResult& r, CompareRow& row) {
   return std::isnan(best) ? Runs{} : by_lr[row.lr];
 }
 
+// A run that ended early keeps its last value: a mean over those that go on would be of the slow ones.
 std::vector<CompareRow::Point> curve_of(const Runs& runs) {
-  std::map<int64_t, std::vector<double>> at;
+  std::set<int64_t> steps;
   for (const CompareRun* run : runs) {
     for (const TrainResult::Point& p : run->result.curve) {
-      if (!std::isnan(p.valid)) at[p.step].push_back(p.valid);
+      if (!std::isnan(p.valid)) steps.insert(p.step);
     }
   }
   std::vector<CompareRow::Point> curve;
-  for (const auto& [step, values] : at) curve.push_back({step, t_interval(values)});
+  for (const int64_t step : steps) {
+    std::vector<double> values;
+    for (const CompareRun* run : runs) {
+      double value = std::nan("");
+      for (const TrainResult::Point& p : run->result.curve) {
+        if (p.step <= step && !std::isnan(p.valid)) value = p.valid;
+      }
+      if (!std::isnan(value)) values.push_back(value);
+    }
+    curve.push_back({step, t_interval(values)});
+  }
   return curve;
 }
 
@@ -204,8 +216,8 @@ Json CompareResult::json() const {
         {"train_tokens_per_second", row.train_speed},
         {"peak_bytes", row.peak_bytes},
         {"budget_mismatch", row.budget_mismatch},
-        {"memory_crossover", row.memory_crossover},
-        {"time_crossover", row.time_crossover},
+        {"memory_crossover", number(row.memory_crossover)},
+        {"time_crossover", number(row.time_crossover)},
         {"failed", row.failed},
         {"loss_by_position", row.by_position},
         {"speed", speed_json(row.speed)}};

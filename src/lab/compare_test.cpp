@@ -59,6 +59,15 @@ TEST(Compare, VerdictInWords) {
   ) << text;
 }
 
+TEST(Compare, AReferenceThatLearnedNothingIsNoReference) {
+  CompareResult r = made_up();
+  r.baselines = {{"chance", .01, "any value"}, {"shortcut", .995, "any value of the context"}};
+  sum_up(r);
+  const std::string text = verdict(r);
+  EXPECT_NE(text.find("softmax itself does not beat \"shortcut\""), std::string::npos) << text;
+  EXPECT_EQ(text.find("smallest state"), std::string::npos) << text;
+}
+
 TEST(Compare, SmallerIsBetter) {
   CompareResult r = made_up();
   r.smaller = true;

@@ -39,7 +39,7 @@ at::Tensor random_input(const ModelOptions& o, int64_t T, at::Device device) {
 std::vector<SpeedPoint> measure_speed(
     const ModelOptions& options, const std::vector<int64_t>& lengths, at::Device device
 ) {
-  const c10::InferenceMode no_graph;
+  const c10::NoGradGuard no_graph;
   const auto model = make_model(options, 0);
   model->to(device);
   model->eval();

@@ -40,6 +40,16 @@ std::string state_of(const CompareRow& row) {
   return row.state_bytes > 0 ? ", " + short_bytes(double(row.state_bytes)) + " of state" : "";
 }
 
+// The best score that needs no learning, where the reference does not beat it.
+const Baseline* unbeaten(const CompareResult& r, const CompareRow& row) {
+  const Baseline* best = nullptr;
+  for (const Baseline& b : r.baselines) {
+    const bool beaten = r.smaller ? row.score.mean < b.score : row.score.mean > b.score;
+    if (!beaten && (best == nullptr || (b.score > best->score) != r.smaller)) best = &b;
+  }
+  return best;
+}
+
 // The smallest state that shows no difference, or is better.
 std::string smallest_state(const CompareResult& r, const CompareRow& reference) {
   const CompareRow* least = nullptr;
@@ -89,6 +99,16 @@ std::string verdict(const CompareResult& r) {
   if (!better.empty()) text += fmt::format(" Better than {}: {}.", name, joined(better));
   if (!same.empty()) text += fmt::format(" No difference to {} shown: {}.", name, joined(same));
   if (!worse.empty()) text += fmt::format(" Worse than {}: {}.", name, joined(worse));
+  if (const Baseline* b = unbeaten(r, *reference))
+    return text + fmt::format(
+                      " But {} itself does not beat \"{}\" ({:.3f}: {}), so nothing is shown about "
+                      "the mixers: "
+                      "train longer, or make the task easier.",
+                      name,
+                      b->name,
+                      b->score,
+                      b->meaning
+                  );
   return text + smallest_state(r, *reference);
 }
 
@@ -128,18 +148,12 @@ std::vector<std::string> warnings(const CompareResult& r) {
   }
   if (r.options.seeds == 1)
     list.push_back("One seed: nothing is known of how much seeds differ. At least 3 are usual.");
-  for (const Baseline& b : r.baselines) {
-    for (const CompareRow& row : r.rows) {
-      const bool beaten = r.smaller ? row.score.mean >= b.score : row.score.mean <= b.score;
-      if (!row.scores.empty() && beaten)
-        list.push_back(fmt::format(
-            "{} does not beat the shortcut \"{}\" ({:.3f}): {}.",
-            row.mixer,
-            b.name,
-            b.score,
-            b.meaning
-        ));
-    }
+  for (const CompareRow& row : r.rows) {
+    if (row.scores.empty() || row.mixer == r.reference) continue;
+    if (const Baseline* b = unbeaten(r, row))
+      list.push_back(fmt::format(
+          "{} does not beat \"{}\" ({:.3f}): {}.", row.mixer, b->name, b->score, b->meaning
+      ));
   }
   return list;
 }

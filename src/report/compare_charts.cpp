@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "report/table.h"
@@ -143,8 +144,13 @@ Chart length_chart(const Json& j) {
   for (const Json& row : j["rows"]) {
     Series s{row["mixer"]};
     if (row.contains("lengths")) {
+      const double trained = number(j["task"]["T"]);
+      s.points.push_back(interval_point(trained, row["score"]));
       for (const auto& [T, value] : row["lengths"].items())
         s.points.push_back(interval_point(std::stod(T), value));
+      std::sort(s.points.begin(), s.points.end(), [](const Point& a, const Point& b) {
+        return a.x < b.x;
+      });
     }
     chart.series.push_back(s);
   }
@@ -155,7 +161,6 @@ Chart position_chart(const Json& j) {
   Chart chart{"Loss by position in the sequence", {"share of the sequence"}, {"loss, nats"}};
   for (const Json& row : j["rows"]) {
     Series s{row["mixer"]};
-    s.marks = false;
     const Json& losses = row["loss_by_position"];
     for (size_t i = 0; i < losses.size(); ++i)
       s.points.push_back({(double(i) + 0.5) / double(losses.size()), number(losses[i])});

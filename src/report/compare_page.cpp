@@ -12,13 +12,14 @@ namespace {
 
 std::string crossover_text(const Json& value, const std::string& always, const std::string& never) {
   const double T = number(value);
+  if (std::isnan(T)) return "-";
   if (T < 0) return never;
   return T == 0 ? always : fmt::format("{:.0f}", T);
 }
 
 Cell crossover_cell(const Json& value) {
   const double T = number(value);
-  return {crossover_text(value, "always", "never"), T < 0 ? 1e300 : T};
+  return {crossover_text(value, "always", "never"), T < 0 ? 1e300 : T};  // never sorts last
 }
 
 Cell score_cell(const Json& interval) {
@@ -127,7 +128,8 @@ Section slices_section(const Json& j) {
 }
 
 Section lengths_section(const Json& j) {
-  SortTable table{{"mixer"}, {}};
+  const int64_t trained = j["task"]["T"];
+  SortTable table{{"mixer", fmt::format("T = {}, as trained", trained)}, {}};
   std::set<int64_t> lengths;
   for (const Json& row : j["rows"]) {
     if (!row.contains("lengths")) continue;
@@ -135,7 +137,7 @@ Section lengths_section(const Json& j) {
   }
   for (const int64_t T : lengths) table.head.push_back(fmt::format("T = {}", T));
   for (const Json& row : j["rows"]) {
-    std::vector<Cell> cells = {{row["mixer"].get<std::string>()}};
+    std::vector<Cell> cells = {{row["mixer"].get<std::string>()}, score_cell(row["score"])};
     for (const int64_t T : lengths) {
       const std::string key = std::to_string(T);
       const bool has = row.contains("lengths") && row["lengths"].contains(key);

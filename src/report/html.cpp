@@ -25,7 +25,7 @@ figcaption { color: var(--soft); font-size: .9rem; max-width: 46rem; }
 .beside { display: flex; flex-wrap: wrap; gap: .25rem 1.5rem; } .beside figure { flex: 0 1 360px; }
 .scroll { overflow-x: auto; margin: .75rem 0; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
+caption { text-align: left; max-width: 46rem; white-space: normal; color: var(--soft); padding-bottom: .3rem; }
 th, td { padding: .3rem .75rem .3rem 0; text-align: left; white-space: nowrap; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number, th.number { text-align: right; }
 td.long { white-space: normal; min-width: 14rem; }
