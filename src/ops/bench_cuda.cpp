@@ -132,6 +132,68 @@ void print_row(const Row& r, double bytes_per_ms) {
   std::fflush(stdout);
 }
 
+// One token of every sequence: the state is read and written once.
+void print_step(const char* gate, int64_t B, double bytes_per_ms) {
+  const Op& op = find_op("linear");
+  Variant variant;
+  variant.gate = gate;
+  const Dims d{B, 1, 16, 16, 128, 128};
+  const at::Device gpu(at::kCUDA, 0);
+  Inputs in = op.sample(d, variant, at::TensorOptions().dtype(at::kBFloat16).device(gpu));
+  if (in.g.defined()) in.g = in.g.to(at::kFloat);
+  Options options;
+  options.final_state = true;
+  const State state{
+      {at::randn({B, d.G, d.K, d.V}, at::TensorOptions().dtype(at::kFloat).device(gpu))}};
+  const double floor = 2 * double(state.bytes()) / bytes_per_ms;
+  for (const Kernel& kernel : kernels("linear")) {
+    if (!kernel.refuses(in, state, options).empty()) continue;
+    const double ms = replay_ms([&] { kernel.forward(in, state, options); });
+    fmt::print(
+        "{:<8}{:<6}B{:<4}{:<17}{:>8.4f}{:>26.4f}{:>16.2f}\n",
+        "step",
+        gate,
+        B,
+        kernel.form,
+        ms,
+        floor,
+        floor / ms
+    );
+  }
+}
+
+// The recurrent kernel beside the plain chunked form, eager: what form = auto chooses between where no tensor-core
+// kernel runs.
+void print_choice(at::ScalarType type, const char* gate, const Dims& d) {
+  const Op& op = find_op("linear");
+  Variant variant;
+  variant.gate = gate;
+  const at::Device gpu(at::kCUDA, 0);
+  Inputs in = op.sample(d, variant, at::TensorOptions().dtype(type).device(gpu));
+  const at::Tensor grad = at::randn({d.B, d.T, d.H, d.V}, in.v.options());
+  std::vector<at::Tensor> leaves;
+  for (at::Tensor* x : {&in.q, &in.k, &in.v, &in.g}) {
+    if (x->defined()) leaves.push_back(x->requires_grad_(true));
+  }
+  fmt::print("{:<8}{:<6}B{} T{} H{} {}/{}", c10::toString(type), gate, d.B, d.T, d.H, d.K, d.V);
+  for (const char* form : {"recurrent kernel", "chunked"}) {
+    Options options;
+    options.form = form;
+    const double forward = median_ms(
+        [&] {
+          const c10::NoGradGuard no_graph;
+          run(op, in, {}, options);
+        },
+        9
+    );
+    const double both =
+        median_ms([&] { torch::autograd::grad({run(op, in, {}, options).o}, leaves, {grad}); }, 9);
+    fmt::print("  {} {:.3f} / {:.3f}", form, forward, both);
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
 }  // namespace
 }  // namespace horner
 
@@ -166,5 +228,18 @@ extern "C" void horner_time_kernels() {
     print_row({"linear", gate, S4, 0, 0}, copy);
   }
   print_row({"linear", "key", S1, .464, 2.367}, copy);
+  print_row({"linear", "key", S2, .785, 3.248}, copy);
+  print_row({"linear", "key", S3, 1.608, 6.539}, copy);
+  print_row({"linear", "key", S4, 0, 0}, copy);
   print_row({"scan", "none", scan, 0, 0}, copy);
+  for (const char* gate : {"none", "head", "key"}) print_step(gate, 64, copy);
+  for (const Dims& d :
+       {Dims{8, 2048, 16, 16, 64, 64},
+        {1, 2048, 4, 4, 64, 64},
+        {8, 256, 8, 8, 64, 64},
+        {4, 1024, 8, 8, 128, 128}}) {
+    for (const char* gate : {"none", "head", "key"}) {
+      for (const at::ScalarType type : {at::kFloat, at::kHalf}) print_choice(type, gate, d);
+    }
+  }
 }
