@@ -23,6 +23,7 @@ struct Held : torch::CustomClassHolder {
   const Op* op;
   const Kernel* kernel;
   Inputs in;  // emptied after forward: the tensors are saved variables
+  at::Tensor cu_seqlens;
   State state;
   Options options;
 };
@@ -60,6 +61,7 @@ struct KernelNode : torch::autograd::Function<KernelNode> {
     dy.o = grads[0];
     dy.state.parts.assign(grads.begin() + 1, grads.end());
     Inputs in;
+    in.cu_seqlens = held->cu_seqlens;
     const size_t inputs = held->op->inputs.size();
     for (size_t i = 0; i < inputs; ++i) in.*held->op->inputs[i].tensor = saved[i];
     const State state{{saved.begin() + int64_t(inputs), saved.end()}};
@@ -113,6 +115,7 @@ Result run_kernel(
   held->op = &op;
   held->kernel = &kernel;
   held->in = in;
+  held->cu_seqlens = in.cu_seqlens;
   held->state = state;
   held->options = options;
   const variable_list outputs = KernelNode::apply(held, at::TensorList(present));

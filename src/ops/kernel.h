@@ -15,6 +15,8 @@ struct Kernel {
   // y is what forward returned, or empty; dy its gradient, whose tensors may be undefined.
   std::vector<at::Tensor> (*backward
   )(const Inputs&, const State&, const Options&, const Result& y, const Result& dy);
+  // Whether it takes a packed batch as it is; null: each sequence on its own.
+  bool (*packs)(const Inputs&) = nullptr;
 };
 
 // Best first; none before libhorner_cuda.so is loaded.

@@ -137,8 +137,10 @@ Result run(const Op& op, const Inputs& in, const State& state, const Options& op
   const auto form = [&](const Inputs& x, const State& s, const Options& o) {
     return kernel ? run_kernel(op, *kernel, x, s, o) : plain(x, s, o);
   };
+  const bool packed = in.cu_seqlens.defined(), whole = kernel && kernel->packs && kernel->packs(in);
+  if (packed && whole) sequence_starts(op, in);  // checks them
   Result result =
-      in.cu_seqlens.defined() ? run_packed(op, form, in, state, options) : form(in, state, options);
+      packed && !whole ? run_packed(op, form, in, state, options) : form(in, state, options);
   result.form = name;
   return result;
 }

@@ -108,4 +108,51 @@ struct ChunkedGate {
 };
 cudaError_t chunked_gate(const ChunkedGate&, cudaStream_t);
 
+// Level 2 with a decay per key: see per_key.cuh. bf16, K and V multiples of 8 up to 128.
+struct Sequences {
+  int64_t count = 0, T = 0;
+  const int* starts = nullptr;  // (count+1) of a packed batch; null: `count` rows of T tokens
+  // Chunks of all sequences, and gaps: sequence n of a packed batch has its first at starts[n] / 64 + n.
+  int64_t slots() const {
+    return starts ? T / kChunk + count : count * ((T + kChunk - 1) / kChunk);
+  }
+};
+inline int padded_keys(int K) { return (K + 31) / 32 * 32; }
+inline int padded_values(int V) { return V <= 64 ? 64 : 128; }
+
+// The state that enters each chunk, in the direction of the sweep.
+struct KeyStates {
+  Sequences sequences;
+  int64_t H = 0;
+  int K = 0, V = 0;
+  bool reverse = false;
+  double scale = 1;
+  Rows x, y, g;  // k, v forward; q, do in reverse
+  bool narrow_g = false;
+  StateView first, last;
+  void* states = nullptr;  // (slots,H,padded_keys,padded_values) bf16
+  // A sweep over a long time in parts: each by itself, then from the state that enters it.
+  int parts = 1;
+  float* ends = nullptr;  // (parts,count,H,padded_keys,padded_values): of each, then what enters it
+  float* decays = nullptr;  // (parts,count,H,padded_keys)
+};
+cudaError_t key_states(const KeyStates&, cudaStream_t);
+int key_state_parts(const KeyStates&);  // how many suit the shape
+
+struct PerKey {
+  Sequences sequences;
+  int64_t H = 0;
+  int group = 1, K = 0, V = 0;
+  float scale = 1;
+  Rows q, k, v, g, out;     // out: o, or do in the gradient
+  bool narrow_g = false;    // bf16
+  const void* S = nullptr;  // (slots,H/group,..)
+  const void* Z = nullptr;  // (slots,H,..)
+  Rows dq, dk, dv, dg;
+  bool wide = false;       // dk and dv in fp32, where query heads are still to be summed
+  bool narrow_dg = false;  // bf16
+};
+cudaError_t key_output(const PerKey&, cudaStream_t);
+cudaError_t key_gradient(const PerKey&, cudaStream_t);
+
 }  // namespace horner::cuda

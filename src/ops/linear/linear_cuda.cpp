@@ -6,7 +6,8 @@
 #include <c10/cuda/CUDAGuard.h>
 
 #include "ops/chunks.h"
-#include "ops/linear/linear.cuh"
+#include "ops/linear/operands_cuda.h"
+#include "ops/linear/per_key_cuda.h"
 
 namespace horner {
 namespace {
@@ -15,6 +16,8 @@ using cuda::Crossing;
 using cuda::Decay;
 using cuda::StateView;
 using cuda::Sweep;
+
+bool per_key(const Inputs& in) { return in.g.defined() && in.g.dim() == 4; }
 
 std::string refuses_any(const Inputs& in, const Options& options) {
   if (!options.causal) return "it is causal";
@@ -39,32 +42,13 @@ std::string refuses_chunked(const Inputs& in, const State&, const Options& optio
     return c10::str("it computes in bf16, got ", in.v.scalar_type());
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
-  if (in.g.defined() && in.g.dim() == 4) return "its decay is per head, not per key";
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
-  if (gpu->major != 9 || gpu->minor != 0)
+  if (per_key(in)) {
+    if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < 120 * 1024)
+      return "it needs sm_80 or later and 120 KB of shared memory";
+  } else if (gpu->major != 9 || gpu->minor != 0)
     return fmt::format("it is made for sm_90a, not sm_{}{}", gpu->major, gpu->minor);
   return refuses_any(in, options);
-}
-
-// Rows as the kernels read them: the last dimension contiguous; 16-byte rows where copies want them.
-at::Tensor readable(const at::Tensor& x, bool aligned) {
-  bool fine = x.stride(-1) == 1 || x.size(-1) == 1;
-  if (aligned) {
-    fine = fine && reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
-    for (int64_t i = 0; i + 1 < x.dim(); ++i)
-      fine = fine && (x.size(i) == 1 || (x.stride(i) % 8 == 0 && x.stride(i) > 0));
-  }
-  return fine ? x.detach() : x.detach().contiguous();
-}
-
-cuda::Rows rows(const at::Tensor& x, int64_t H) {
-  return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(H / x.size(2))};
-}
-
-StateView view(const at::Tensor& S, int64_t H, bool transposed) {
-  if (!S.defined()) return {};
-  const int64_t r = S.stride(transposed ? 3 : 2), n = S.stride(transposed ? 2 : 3);
-  return {S.data_ptr(), S.stride(0), S.stride(1), r, n, int(H / S.size(1))};
 }
 
 struct Problem {
@@ -126,6 +110,7 @@ struct Problem {
 
 template <bool kChunked>
 Result forward(const Inputs& in, const State& state, const Options& options) {
+  if (kChunked && per_key(in)) return per_key_forward(in, state, options);
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options, kChunked);
   Result y;
@@ -142,12 +127,6 @@ Result forward(const Inputs& in, const State& state, const Options& options) {
   if (options.final_state) y.state.parts = {last};
   y.form = kChunked ? "chunked kernel" : "recurrent kernel";
   return y;
-}
-
-// (B,T,H,..) or (B,H,..) summed over the query heads of each group.
-at::Tensor grouped(const at::Tensor& x, int64_t dim, int64_t G) {
-  const int64_t H = x.size(dim);
-  return H == G ? x : x.unflatten(dim, {G, H / G}).sum(dim + 1);
 }
 
 at::Tensor recurrent_gate(
@@ -183,6 +162,7 @@ template <bool kChunked>
 std::vector<at::Tensor> backward(
     const Inputs& in, const State& state, const Options& options, const Result&, const Result& dy
 ) {
+  if (kChunked && per_key(in)) return per_key_backward(in, state, options, dy);
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options, kChunked);
   const at::Tensor out =
@@ -280,7 +260,7 @@ std::vector<at::Tensor> backward(
 
 std::vector<Kernel> linear_kernels() {
   return {
-      {"chunked kernel", refuses_chunked, forward<true>, backward<true>},
+      {"chunked kernel", refuses_chunked, forward<true>, backward<true>, per_key},
       {"recurrent kernel", refuses_recurrent, forward<false>, backward<false>},
   };
 }

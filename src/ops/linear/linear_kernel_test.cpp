@@ -65,9 +65,12 @@ Result unfused(const Inputs& in, const State& state, const Options& options) {
       at::matmul(low(k * until_end(g).exp()).transpose(-1, -2), low(v));  // (B,G,1,n,K,V)
   const at::Tensor kept = g.sum(-2).exp().unsqueeze(-1), read = since_start(g).exp();
   at::Tensor S = state.empty() ? at::zeros_like(writes.select(3, 0)) : state.parts[0].unsqueeze(2);
+  const bool per_key = g.size(-1) > 1;  // then the factor is one of q, not of the row
   std::vector<at::Tensor> y;
   for (int64_t i = 0; i < writes.size(3); ++i) {
-    y.push_back(at::matmul(low(q.select(3, i)), low(S)) * read.select(3, i));
+    const at::Tensor row = per_key ? q.select(3, i) * read.select(3, i) : q.select(3, i);
+    const at::Tensor from_state = at::matmul(low(row), low(S));
+    y.push_back(per_key ? from_state : from_state * read.select(3, i));
     S = kept.select(3, i) * S + writes.select(3, i);
   }
   Result result;
@@ -178,7 +181,15 @@ std::vector<Setting> settings() {
     list.push_back({grouped, "none", 0, true});
     list.push_back({grouped, "head", 0, true});
     list.push_back({grouped, "head"});
+    list.push_back({square, "key", 0, true});
+    list.push_back({square, "key", -20, true});
+    list.push_back({square, "key", -1e-3});
+    list.push_back({grouped, "key", 0, true});
   }
+  list.push_back({{.B = 1, .T = 300, .H = 6, .G = 2, .K = 48, .V = 80}, "key", 0, true});
+  list.push_back({{.B = 2, .T = 130, .H = 2, .G = 2, .K = 128, .V = 16}, "key", -0.05, true});
+  list.push_back({{.B = 1, .T = 65536, .H = 1, .G = 1, .K = 64, .V = 64}, "key", 0, true});
+  list.push_back({{.B = 1, .T = 65536, .H = 1, .G = 1, .K = 64, .V = 64}, "key", -1e-3});
   list.push_back({{.B = 1, .T = 300, .H = 6, .G = 2, .K = 48, .V = 80}, "head", 0, true});
   list.push_back({{.B = 1, .T = 300, .H = 2, .G = 2, .K = 128, .V = 16}, "head", 0, true});
   list.push_back(
@@ -207,12 +218,22 @@ std::vector<Setting> settings() {
 }
 INSTANTIATE_TEST_SUITE_P(Settings, LinearKernelCuda, testing::ValuesIn(settings()));
 
+struct Way {
+  const char *form, *gate;
+};
+constexpr Way kWays[] = {
+    {"chunked kernel", "head"},
+    {"chunked kernel", "key"},
+    {"recurrent kernel", "head"},
+    {"recurrent kernel", "key"},
+};
+
 // A log-decay of -inf forgets everything before it; the values and gradients after it are those of a
 // fresh start.
 TEST(LinearKernelsCuda, ResetIsAFreshStart) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
-  for (const char* form : {"chunked kernel", "recurrent kernel"}) {
-    Setting s{{.B = 1, .T = 200, .H = 2, .G = 2, .K = 64, .V = 64}, "head"};
+  for (const auto& [form, gate] : kWays) {
+    Setting s{{.B = 1, .T = 200, .H = 2, .G = 2, .K = 64, .V = 64}, gate};
     Problem p = sample(s);
     p.in.g.narrow(1, 90, 1).fill_(-std::numeric_limits<double>::infinity());
     const Values got = evaluate(s, p, at::kBFloat16, form);
@@ -225,15 +246,15 @@ TEST(LinearKernelsCuda, ResetIsAFreshStart) {
     const Values fresh = evaluate(s, after, at::kDouble, "chunked");
     for (size_t i = 0; i < 5; ++i) {  // dq dk dv dg o
       const at::Tensor tail = got.tensors[i].narrow(1, 90, 110);
-      EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << form << " " << got.names[i];
+      EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << form << gate << " " << got.names[i];
     }
   }
 }
 
 TEST(LinearKernelsCuda, SameBitsAndAnyStrides) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
-  Setting s{{.B = 2, .T = 500, .H = 4, .G = 2, .K = 128, .V = 64}, "head", 0, true};
-  for (const char* form : {"chunked kernel", "recurrent kernel"}) {
+  for (const auto& [form, gate] : kWays) {
+    Setting s{{.B = 2, .T = 500, .H = 4, .G = 2, .K = 128, .V = 64}, gate, 0, true};
     Problem p = sample(s);
     const Values one = evaluate(s, p, s.type, form);
     for (const Input& input : {kQ, kK, kV}) {
@@ -242,7 +263,57 @@ TEST(LinearKernelsCuda, SameBitsAndAnyStrides) {
     }
     const Values two = evaluate(s, p, s.type, form);
     for (size_t i = 0; i < one.tensors.size(); ++i) {
-      EXPECT_TRUE(at::equal(one.tensors[i], two.tensors[i])) << form << " " << one.names[i];
+      EXPECT_TRUE(at::equal(one.tensors[i], two.tensors[i])) << form << gate << " " << one.names[i];
+    }
+  }
+}
+
+// A packed batch in one launch is its sequences, each on its own, bit for bit; an empty one leaves its state as it
+// is. g in bf16 is read as it is.
+TEST(LinearKernelsCuda, PacksPerKey) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const Op& op = find_op("linear");
+  Setting s{{.B = 1, .T = 500, .H = 4, .G = 2, .K = 64, .V = 128}, "key", 0, true};
+  const Problem p = sample(s);
+  const at::Device gpu(at::kCUDA, 0);
+  const std::vector<int64_t> starts = {0, 70, 70, 198, 500};
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(gpu);
+  const at::Tensor S0 = at::randn({4, 2, 64, 128}, options), dS = at::randn_like(S0);
+  for (const at::ScalarType gate_type : {at::kFloat, at::kBFloat16}) {
+    Inputs all = p.in;
+    std::vector<at::Tensor> leaves;
+    for (const Input& input : op.inputs) {
+      at::Tensor& x = all.*input.tensor;
+      x = x.to(input.name == "g" ? gate_type : at::kBFloat16).detach().requires_grad_(true);
+      leaves.push_back(x);
+    }
+    Options o;
+    o.final_state = true;
+    const at::Tensor w = p.w.to(at::kBFloat16), first = S0.clone().requires_grad_(true);
+    leaves.push_back(first);
+    const auto grads = [&](const Result& y, const at::Tensor& dy, const at::Tensor& dstate) {
+      return torch::autograd::grad(
+          {y.o, y.state.parts[0]}, leaves, {dy, dstate}, true, false, true
+      );
+    };
+    all.cu_seqlens = at::tensor(starts, at::kInt).to(gpu);
+    const Result packed = run(op, all, {{first}}, o);
+    EXPECT_EQ(packed.form, "chunked kernel");
+    const auto whole = grads(packed, w, dS);
+    all.cu_seqlens = at::Tensor();
+    EXPECT_TRUE(at::equal(packed.state.parts[0][1], S0[1]));
+    EXPECT_TRUE(at::equal(whole.back()[1], dS[1]));
+    for (size_t j = 0; j + 1 < starts.size(); ++j) {
+      const int64_t t = starts[j], length = starts[j + 1] - t, row = int64_t(j);
+      if (length == 0) continue;
+      const Result one = run(op, tokens(op, all, t, length), {{first.narrow(0, row, 1)}}, o);
+      EXPECT_TRUE(at::equal(one.o, packed.o.narrow(1, t, length)));
+      EXPECT_TRUE(at::equal(one.state.parts[0][0], packed.state.parts[0][row]));
+      const auto alone = grads(one, w.narrow(1, t, length), dS.narrow(0, row, 1));
+      for (size_t i = 0; i < 4; ++i) {
+        EXPECT_TRUE(at::equal(alone[i].narrow(1, t, length), whole[i].narrow(1, t, length)))
+            << op.inputs[i].name;
+      }
     }
   }
 }

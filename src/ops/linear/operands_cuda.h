@@ -1,0 +1,38 @@
+// Tensors as the kernels of `linear` see them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/linear/linear.cuh"
+
+namespace horner {
+
+// Rows as the kernels read them: the last dimension contiguous; 16-byte rows where copies want them.
+inline at::Tensor readable(const at::Tensor& x, bool aligned) {
+  bool fine = x.stride(-1) == 1 || x.size(-1) == 1;
+  if (aligned) {
+    fine = fine && reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
+    for (int64_t i = 0; i + 1 < x.dim(); ++i)
+      fine = fine && (x.size(i) == 1 || (x.stride(i) % 8 == 0 && x.stride(i) > 0));
+  }
+  return fine ? x.detach() : x.detach().contiguous();
+}
+
+// Of a sweep over H heads.
+inline cuda::Rows rows(const at::Tensor& x, int64_t H) {
+  return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(H / x.size(2))};
+}
+
+inline cuda::StateView view(const at::Tensor& S, int64_t H, bool transposed) {
+  if (!S.defined()) return {};
+  const int64_t r = S.stride(transposed ? 3 : 2), n = S.stride(transposed ? 2 : 3);
+  return {S.data_ptr(), S.stride(0), S.stride(1), r, n, int(H / S.size(1))};
+}
+
+// (B,T,H,..) or (B,H,..) summed over the query heads of each group.
+inline at::Tensor grouped(const at::Tensor& x, int64_t dim, int64_t G) {
+  const int64_t H = x.size(dim);
+  return H == G ? x : x.unflatten(dim, {G, H / G}).sum(dim + 1);
+}
+
+}  // namespace horner

@@ -1,0 +1,503 @@
+// `linear` with a decay per key, level 2: chunks of 64 tokens, mma.sync in bf16, any GPU from sm_80 on.
+//
+//   states     S' = diag(e^{G_C}) S + (K * e^{G_C-G})^T V       one sweep over time; leaves every S, bf16
+//              in reverse Z' = diag(e^{G_C}) Z + (Q * e^G)^T dO
+//   output     O  = (Q * e^G) S + A V                           every chunk by itself
+//              A_ts = sum_c q_tc k_sc e^{G_tc-G_sc}, s <= t
+//   gradient   dV = A^T dO + (K * e^{G_C-G}) Z                  every chunk by itself; dA_ts = do_t.v_s
+//              dq_t = e^{G_t} * (do_t S^T)    + sum_{s<=t} dA_ts e^{G_t-G_s} * k_s
+//              dk_s = e^{G_C-G_s} * (v_s Z^T) + sum_{t>=s} dA_ts e^{G_t-G_s} * q_t
+//              dg_i = sum_{t>=i} u_t + sum_{s<i} kappa_s + e^{G_C} * rowsum(S * Z)
+//              kappa = k * (part of dk from Z); u = q * dq - k * (the other part), less the terms t = s
+//
+// A and its gradient by halves: a pair s < t lies in one group of 2 h tokens, h = 1, 2, 4 .. 32, s in its early
+// half and t in its late one. With m the last token of the early half,
+//   e^{G_t-G_s} = e^{G_t-G_m} e^{G_m-G_s}: both exponents are <= 0, whatever the decay.
+// So at level h each token has one row, M = q e^{G_t-G_m} if late, k e^{G_m-G_s} if early, and A is M M^T
+// there; the gradient of both is W M, where W_ts = W_st = dA_ts, times the same factor.
+//
+// A warp owns 16 tokens, a stripe; lane l has tokens r = l / 4 and r + 8, and of 32 keys, a slice, the keys 8 i ..
+// 8 i + 7, i = l % 4: one 16-byte load. In products over keys, these are k = 2 i, 2 i + 1 and + 8 of two steps: a
+// sum may be taken in any order.
+#pragma once
+
+#include "cuda/mma.cuh"
+#include "ops/linear/linear.cuh"
+
+namespace horner::cuda {
+namespace {
+
+constexpr int kWarps = 4, kThreads = 32 * kWarps, kSlice = 32;
+
+struct Place {
+  int thread, warp, lane, r, i;
+  __device__ explicit Place(int n)
+      : thread(n), warp(n / 32), lane(n % 32), r(n % 32 / 4), i(n % 4) {}
+};
+
+// One sequence of the batch, or of a packed batch.
+struct Span {
+  int64_t b, first;  // batch row and token it begins at
+  int64_t tokens;
+  int64_t slot;  // of its first chunk
+};
+
+__device__ inline Span span_at(const Sequences& p, int64_t n) {
+  if (!p.starts) return {n, 0, p.T, n * ((p.T + kChunk - 1) / kChunk)};
+  const int64_t first = p.starts[n];
+  return {0, first, p.starts[n + 1] - first, first / kChunk + n};
+}
+
+// A chunk of a sequence.
+struct Chunk {
+  int64_t b, first;
+  int rows;  // tokens in it; <= 0: none, the slot is empty
+};
+
+__device__ inline Chunk chunk_at(const Span& s, int64_t n) {
+  const int64_t rows = s.tokens - n * kChunk;
+  return {s.b, s.first + n * kChunk, int(rows < kChunk ? rows : kChunk)};
+}
+
+__device__ inline Chunk chunk_at(const Sequences& p, int64_t slot) {
+  if (!p.starts) {
+    const int64_t chunks = (p.T + kChunk - 1) / kChunk;
+    return chunk_at(span_at(p, slot / chunks), slot % chunks);
+  }
+  int64_t low = 0, high = p.count;  // the last sequence whose first slot is <= slot
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (p.starts[middle] / kChunk + middle <= slot ? low : high) = middle;
+  }
+  const Span s = span_at(p, low);
+  return chunk_at(s, slot - s.slot);
+}
+
+template <class T>
+__device__ T* at(const Rows& x, const Chunk& c, int64_t h) {
+  return static_cast<T*>(x.data) + c.b * x.b + c.first * x.t + (h / x.group) * x.h;
+}
+
+// 64 tokens of one head, kWidth columns, into tiles of 64 columns; zeros outside.
+template <int kWidth>
+__device__ void load_tokens(
+    uint32_t to, const Rows& x, const Chunk& c, int64_t h, int width, const Place& me
+) {
+  const __nv_bfloat16* from = at<__nv_bfloat16>(x, c, h);
+#pragma unroll 4
+  for (int e = me.thread; e < 64 * kWidth / 8; e += kThreads) {
+    const int row = e / (kWidth / 8), unit = e % (kWidth / 8);
+    const bool valid = row < c.rows && unit * 8 < width;
+    copy_async(
+        to + (unit / 8) * kTileBytes + tile_offset(row, unit % 8),
+        valid ? from + row * x.t + unit * 8 : from,
+        valid
+    );
+  }
+}
+
+// A state (keys, kWidth) in shared memory: tiles of 64 columns. Eight rows of a product lie in pairs, eight keys
+// apart (see above); the swizzle spreads them over the banks.
+__device__ inline uint32_t state_offset(int key, int unit) {
+  return uint32_t(key * 128 + ((unit ^ (((key >> 3 & 3) << 1) | (key & 1))) << 4));
+}
+
+template <int kWidth>
+__device__ void load_state(uint32_t to, const void* from, int keys, const Place& me) {
+#pragma unroll 4
+  for (int e = me.thread; e < keys * kWidth / 8; e += kThreads) {
+    const int key = e / (kWidth / 8), unit = e % (kWidth / 8);
+    copy_async(
+        to + (unit / 8) * keys * 128 + state_offset(key, unit % 8),
+        static_cast<const unsigned char*>(from) + int64_t(e) * 16,
+        true
+    );
+  }
+}
+
+// Calls q, k and g of the chunk into the L2 cache, where load_slice will look for them.
+__device__ inline void prefetch_slices(
+    const PerKey& p, const Chunk& c, int64_t h, const Place& me
+) {
+  const int row = me.thread / 2, size = p.narrow_g ? 2 : 4;
+  if (row >= c.rows) return;
+  const char* g = static_cast<const char*>(p.g.data) +
+                  (c.b * p.g.b + (c.first + row) * p.g.t + (h / p.g.group) * p.g.h) * size;
+  for (int key = 64 * (me.thread % 2); key < p.K; key += 128) {  // 128 bytes of q and k
+    prefetch(at<__nv_bfloat16>(p.q, c, h) + row * p.q.t + key);
+    prefetch(at<__nv_bfloat16>(p.k, c, h) + row * p.k.t + key);
+    prefetch(g + key * size);
+    if (!p.narrow_g && key + 32 < p.K) prefetch(g + (key + 32) * size);
+  }
+}
+
+// q, k and g of a slice, as loaded.
+struct Raw {
+  uint4 q[2], k[2], g[2][2];  // tokens r and r + 8
+};
+
+__device__ inline void load_slice(
+    Raw& x, const PerKey& p, const Chunk& c, int64_t h, int slice, const Place& me
+) {
+  const int key = kSlice * slice + 8 * me.i;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const int64_t row = 16 * me.warp + me.r + 8 * n;
+    x.q[n] = x.k[n] = x.g[n][0] = x.g[n][1] = uint4{0, 0, 0, 0};
+    if (row >= c.rows || key >= p.K) continue;
+    x.q[n] = *reinterpret_cast<const uint4*>(at<__nv_bfloat16>(p.q, c, h) + row * p.q.t + key);
+    x.k[n] = *reinterpret_cast<const uint4*>(at<__nv_bfloat16>(p.k, c, h) + row * p.k.t + key);
+    if (p.narrow_g) {
+      x.g[n][0] = *reinterpret_cast<const uint4*>(at<__nv_bfloat16>(p.g, c, h) + row * p.g.t + key);
+    } else {
+      const uint4* g = reinterpret_cast<const uint4*>(at<float>(p.g, c, h) + row * p.g.t + key);
+      x.g[n][0] = g[0];
+      x.g[n][1] = g[1];
+    }
+  }
+}
+
+__device__ inline uint32_t word(uint4 x, int j) {
+  return j == 0 ? x.x : j == 1 ? x.y : j == 2 ? x.z : x.w;
+}
+__device__ inline uint4 either(
+    bool first, uint4 a, uint4 b
+) {  // by value: an address would want memory
+  return {first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w};
+}
+__device__ inline float element(uint4 x, int n) {  // of 8 bf16
+  return n % 2 ? high_half(word(x, n / 2)) : low_half(word(x, n / 2));
+}
+// log2 of a decay. A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
+__device__ inline float log2_decay(float g) { return fmaxf(g * 1.4426950408889634f, -127.f); }
+
+// Values of a slice lie as a product leaves them: x[j][2 h + e] is token r + 8 h, key 8 i + 2 j + e.
+using Values = float[4][4];
+
+__device__ inline void clear(Values& d) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) d[j][0] = d[j][1] = d[j][2] = d[j][3] = 0.f;
+}
+
+// A matrix of zeros and ones over the tokens of a stripe, as an A operand: sums over time are products with it.
+struct Pattern {
+  uint32_t a[4];
+};
+constexpr uint32_t kOnes = 0x3f803f80u;
+__device__ inline uint32_t ones(bool first, bool second) {
+  return (first ? 0x3f80u : 0u) | (second ? 0x3f800000u : 0u);
+}
+// Row t: tokens up to t, or after t; flow: its transpose.
+__device__ inline Pattern up_to(const Place& me) {
+  const uint32_t near = ones(2 * me.i <= me.r, 2 * me.i + 1 <= me.r);
+  return {{near, kOnes, 0u, near}};
+}
+__device__ inline Pattern flow_up_to(const Place& me) {
+  const uint32_t near = ones(2 * me.i >= me.r, 2 * me.i + 1 >= me.r);
+  return {{near, 0u, kOnes, near}};
+}
+__device__ inline Pattern flow_after(const Place& me) {
+  const uint32_t near = ones(2 * me.i < me.r, 2 * me.i + 1 < me.r);
+  return {{near, kOnes, 0u, near}};
+}
+// Row t of level `half` <= 8: tokens of its half up to t where t is late, after t where it is early.
+__device__ inline Pattern level_pattern(int half, bool flow, const Place& me) {
+  const int c = 2 * me.i;
+  const auto row = [&](bool late) {
+    const auto in = [&](int column) {
+      const bool ordered =
+          flow ? (late ? column >= me.r : column < me.r) : (late ? column <= me.r : column > me.r);
+      return (me.r ^ column) < half && ordered;
+    };
+    return ones(in(c), in(c + 1));
+  };
+  return {{row(half == 8 ? false : me.r & half), 0u, 0u, row(half == 8 ? true : me.r & half)}};
+}
+
+// Log-decays of a slice: as B operands, each the sum of two bf16; and summed since the first token of the stripe.
+struct Decays {
+  uint32_t high[2][4], low[2][4];
+
+  __device__ Decays(const Raw& x, bool narrow) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const int h = e / 4, j = e % 4;
+      float g[2];
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const int k = 2 * j + n;
+        g[n] = log2_decay(
+            narrow ? element(x.g[h][0], k) : __uint_as_float(word(x.g[h][k / 4], k % 4))
+        );
+      }
+      const uint32_t both = pack(g[0], g[1]);
+      high[h][j] = transposed(both);
+      low[h][j] = transposed(pack(g[0] - low_half(both), g[1] - high_half(both)));
+    }
+  }
+  __device__ void sum(Values& d, const Pattern& p) const {
+    clear(d);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      multiply(d[j], p.a, high[0][j], high[1][j]);
+      multiply(d[j], p.a, low[0][j], low[1][j]);
+    }
+  }
+};
+
+// The stripe's sums, from those of its tokens.
+__device__ inline void stripe_total(float (&total)[8], const Values& since, const Place& me) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) total[n] = __shfl_sync(~0u, since[n / 2][2 + n % 2], 28 + me.i);
+}
+
+// Rows of one level, or any rows times factors, as operands: pairs of keys 2 j, 2 j + 1 of tokens r, r + 8.
+struct Fragment {
+  uint32_t x[2][4];
+
+  __device__ void set(int h, uint4 from, const Values& factor) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      x[h][j] = pack(
+          element(from, 2 * j) * factor[j][2 * h], element(from, 2 * j + 1) * factor[j][2 * h + 1]
+      );
+    }
+  }
+  __device__ void store(uint4* to, int lane) const {  // (2,32)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) to[32 * h + lane] = {x[h][0], x[h][1], x[h][2], x[h][3]};
+  }
+  __device__ void load(const uint4* from, int lane) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const uint4 v = from[32 * h + lane];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) x[h][j] = word(v, j);
+    }
+  }
+};
+
+// A level inside the stripe: factors, and rows times them.
+__device__ inline void inner_level(
+    Values& factor, Fragment& m, int half, const Decays& d, const Raw& x, const Place& me
+) {
+  d.sum(factor, level_pattern(half, false, me));
+#pragma unroll
+  for (int e = 0; e < 16; ++e) factor[e / 4][e % 4] = exp2_fast(factor[e / 4][e % 4]);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const bool late = half == 8 ? h == 1 : (me.r & half) != 0;
+    m.set(h, either(late, x.q[h], x.k[h]), factor);
+  }
+}
+
+// d += rows of a times rows of b (8 of them): one half of a stripe.
+__device__ inline void multiply_rows(
+    float (&d)[4], const Fragment& a, const Fragment& b, int half
+) {
+#pragma unroll
+  for (int s = 0; s < 4; s += 2) {
+    multiply(d, a.x[0][s], a.x[1][s], a.x[0][s + 1], a.x[1][s + 1], b.x[half][s], b.x[half][s + 1]);
+  }
+}
+
+// The block of A that lies in one stripe; kTransposed: of A^T.
+template <bool kTransposed>
+struct InnerScores {
+  float eight[4] = {};  // level 8: rows 8 .. and columns .. 7, or the reverse
+  float near[4] = {};   // the two blocks of 8 x 8 on the diagonal, one above the other
+  float same[2] = {};   // t = s
+
+  __device__ void add_eight(const Fragment& m) { multiply_rows(eight, m, m, kTransposed ? 1 : 0); }
+  // Two products of 8 rows in one: the first 8 rows use the first half of k, the others the second.
+  __device__ void add(int half, const Fragment& m, const Place& me) {
+    float d[4] = {};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) multiply(d, m.x[0][j], 0u, 0u, m.x[1][j], m.x[0][j], m.x[1][j]);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int column = 2 * me.i + e % 2;
+      const bool there = kTransposed ? column > me.r : column < me.r;
+      near[e] += there && (me.r ^ column) / half == 1 ? d[e] : 0.f;
+    }
+  }
+  __device__ void add_same(const Raw& x) {
+#pragma unroll
+    for (int e = 0; e < 16; ++e)
+      same[e / 8] += element(x.q[e / 8], e % 8) * element(x.k[e / 8], e % 8);
+  }
+  __device__ void operand(uint32_t (&a)[4], const Place& me) const {
+    float all[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float sum = same[e / 2];
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sum += __shfl_xor_sync(~0u, sum, 2);
+      all[e] = 2 * me.i + e % 2 == me.r ? sum : near[e];
+    }
+    a[0] = pack(all[0], all[1]);
+    a[3] = pack(all[2], all[3]);
+    a[1] = kTransposed ? 0u : pack(eight[2], eight[3]);
+    a[2] = kTransposed ? pack(eight[0], eight[1]) : 0u;
+  }
+};
+
+// Two products of 8 columns as an A operand over 16 tokens.
+__device__ inline void to_operand(uint32_t (&a)[4], const float (&d)[2][4]) {
+  a[0] = pack(d[0][0], d[0][1]);
+  a[1] = pack(d[0][2], d[0][3]);
+  a[2] = pack(d[1][0], d[1][1]);
+  a[3] = pack(d[1][2], d[1][3]);
+}
+
+// Sums of the decays over the stripes of a chunk, as they lie in shared memory: (4,32).
+__device__ inline void add_total(
+    float (&sum)[8], const float* totals, int stripe, const Place& me
+) {
+  const float4* from = reinterpret_cast<const float4*>(totals + kSlice * stripe + 8 * me.i);
+  const float4 a = from[0], b = from[1];
+  sum[0] += a.x, sum[1] += a.y, sum[2] += a.z, sum[3] += a.w;
+  sum[4] += b.x, sum[5] += b.y, sum[6] += b.z, sum[7] += b.w;
+}
+__device__ inline void store_eight(float* to, const float (&x)[8]) {
+  reinterpret_cast<float4*>(to)[0] = {x[0], x[1], x[2], x[3]};
+  reinterpret_cast<float4*>(to)[1] = {x[4], x[5], x[6], x[7]};
+}
+
+// Level 16 or 32, where a whole stripe is late or early.
+template <int kHalf>
+__device__ bool late_stripe(const Place& me) {
+  return me.warp & (kHalf / 16);
+}
+// From a stripe to a place before it (late) or after it, over the stripes first .. end - 1 that lie between.
+struct Way {
+  bool late;
+  int first, end;
+};
+__device__ inline Way to_start(const Place& me) { return {true, 0, me.warp}; }
+__device__ inline Way to_end(const Place& me) { return {false, me.warp + 1, kWarps}; }
+template <int kHalf>
+__device__ Way to_middle(const Place& me) {
+  const bool late = late_stripe<kHalf>(me);
+  const int between = kHalf == 32 && (me.warp == 0 || me.warp == 3) ? 1 : 0;
+  const int first = late ? me.warp - between : me.warp + 1;
+  return {late, first, first + between};
+}
+
+// Factors of the way: 2^(base + since), early rows 2^(base - since). Made when they are used: registers are scarce.
+struct Factors {
+  float base[8];
+  bool late;
+
+  __device__ Factors(const Way& way, const float* totals, const Place& me)
+      : base{}, late(way.late) {
+#pragma unroll 1
+    for (int w = way.first; w < way.end; ++w) add_total(base, totals, w, me);
+    if (!late) add_total(base, totals, me.warp, me);
+  }
+  __device__ void powers(Values& factor, const Values& since) const {
+#pragma unroll
+    for (int e = 0; e < 16; ++e) {
+      const float b = base[e / 4 * 2 + e % 2], s = since[e / 4][e % 4];
+      factor[e / 4][e % 4] = exp2_fast(late ? b + s : b - s);
+    }
+  }
+  __device__ void weigh(Fragment& m, uint4 row0, uint4 row1, const Values& since) const {
+    Values factor;
+    powers(factor, since);
+    m.set(0, row0, factor);
+    m.set(1, row1, factor);
+  }
+};
+template <int kHalf>
+__device__ void outer_level(
+    Fragment& m, const Values& since, const float* totals, const Raw& x, const Place& me
+) {
+  const bool late = late_stripe<kHalf>(me);
+  Factors(to_middle<kHalf>(me), totals, me)
+      .weigh(m, either(late, x.q[0], x.k[0]), either(late, x.q[1], x.k[1]), since);
+}
+
+// Y += rows of the slices (fragments, `stride` apart) times a state, 64 columns: 16 x 64.
+__device__ inline void multiply_state(
+    float (&y)[8][4], const uint4* rows, int stride, uint32_t tile, int slices, const Place& me
+) {
+  const int half = me.lane / 8 % 2, row = me.lane % 8;
+  for (int s = 0; s < slices; ++s) {
+    Fragment a;
+    a.load(rows + stride * s, me.lane);
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      const int key = kSlice * s + 8 * (row / 2) + 4 * step + 2 * half + row % 2;
+#pragma unroll
+      for (int n = 0; n < 8; n += 2) {
+        uint32_t b[4];
+        load_matrices_transposed(b, tile + state_offset(key, n + me.lane / 16));
+        const int j = 2 * step;
+        multiply(y[n], a.x[0][j], a.x[1][j], a.x[0][j + 1], a.x[1][j + 1], b[0], b[1]);
+        multiply(y[n + 1], a.x[0][j], a.x[1][j], a.x[0][j + 1], a.x[1][j + 1], b[2], b[3]);
+      }
+    }
+  }
+}
+
+// Y += weights (16 x 16 tokens) times the values of one stripe, 64 columns.
+__device__ inline void multiply_values(
+    float (&y)[8][4], const uint32_t (&a)[4], uint32_t tile, int stripe, const Place& me
+) {
+  const int row = 16 * stripe + me.lane % 16;
+#pragma unroll
+  for (int n = 0; n < 8; n += 2) {
+    uint32_t b[4];
+    load_matrices_transposed(b, tile + tile_offset(row, n + me.lane / 16));
+    multiply(y[n], a, b[0], b[1]);
+    multiply(y[n + 1], a, b[2], b[3]);
+  }
+}
+
+// 16 rows of 64 columns to memory, through 16 rows of shared memory that are the warp's own.
+__device__ inline void store_rows(
+    const float (&y)[8][4],
+    float scale,
+    unsigned char* own,  // of 128 bytes each
+    const Rows& to,
+    bool wide,
+    const Chunk& c,
+    int64_t h,
+    int first_column,
+    int width,
+    const Place& me
+) {
+  const int first = 16 * me.warp;
+  if (wide) {
+    float* rows = at<float>(to, c, h) + first_column;
+#pragma unroll
+    for (int e = 0; e < 16; ++e) {
+      const int row = first + me.r + 8 * (e % 2), column = 8 * (e / 2) + 2 * me.i;
+      if (row < c.rows && first_column + column < width) {
+        *reinterpret_cast<float2*>(rows + row * to.t + column) = {
+            y[e / 2][2 * (e % 2)] * scale, y[e / 2][2 * (e % 2) + 1] * scale};
+      }
+    }
+    return;
+  }
+#pragma unroll
+  for (int e = 0; e < 16; ++e) {
+    const int row = me.r + 8 * (e % 2);
+    *reinterpret_cast<uint32_t*>(own + tile_offset(row, e / 2) + 4 * me.i) =
+        pack(y[e / 2][2 * (e % 2)] * scale, y[e / 2][2 * (e % 2) + 1] * scale);
+  }
+  __syncwarp();
+  __nv_bfloat16* rows = at<__nv_bfloat16>(to, c, h) + first_column;
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const int row = 4 * n + me.lane / 8, unit = me.lane % 8;
+    const uint4 value = *reinterpret_cast<const uint4*>(own + tile_offset(row, unit));
+    if (first + row < c.rows && first_column + 8 * unit < width)
+      *reinterpret_cast<uint4*>(rows + int64_t(first + row) * to.t + 8 * unit) = value;
+  }
+  __syncwarp();
+}
+
+}  // namespace
+}  // namespace horner::cuda
