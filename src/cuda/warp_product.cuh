@@ -35,6 +35,12 @@ __device__ inline uint32_t splat_half(uint32_t pair, bool high) {
   return both;
 }
 
+// x, hidden from the compiler.
+__device__ inline int hidden(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // Two 8x8 matrices; lanes 0 .. 15 give the addresses of their rows.
 __device__ inline void load_two_matrices(uint32_t (&a)[2], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
