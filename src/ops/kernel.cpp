@@ -113,7 +113,7 @@ Result run_kernel(
   for (const at::Tensor& x : present) graph = graph || x.requires_grad();
   if (!graph || !at::GradMode::is_enabled()) {
     Result y = kernel.forward(in, state, options);
-    if (!options.log_norm) y.norm = {};
+    if (!options.log_norm) y.norm = at::Tensor();
     return y;
   }
   auto held = c10::make_intrusive<Held>();

@@ -4,7 +4,7 @@
 //
 //   sweep     direction   own x, w   others y, u   state              own token's results
 //   forward   forward     q          k, v          S                  o
-//   dq        forward     q, do      k, v          S                  den, Delta, dq
+//   dq        forward     q, do      k, v          S                  dq
 //   dkv       reverse     k, v       q, do         Z                  dk, dv
 #pragma once
 
@@ -52,27 +52,30 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   } else if (!kStateOnly && job.segment < p.segments - 1) {
     load_state<kK, kV>(S, state_slot<kK, kV>(p.Z, p, job, p.segments, job.segment + 1));
   }
-  const float* dS = nullptr;
-  if (kReverse && !kStateOnly && p.dS != nullptr) dS = state_slot<kK, kV>(p.dS, p, job);
+  const bool from_end = kReverse && !kStateOnly && p.dS != nullptr;
+  const auto dS = [&]() -> const float* {
+    return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + hidden(int(threadIdx.x))
+                    : nullptr;
+  };
   float end_decay = 0.f;  // log2, from this chunk's end to the last token
-  if (dS != nullptr && p.decays) {
+  if (from_end && p.decays) {
     for (int n = job.segment + 1; n < p.segments; ++n)
       end_decay += p.passed[job.bh * p.segments + n];
   }
 
   load_stage(p, job, start_of(0), m.stage[0]);
   float passed = 0.f;
-  if (at.warp == 0)
-    passed += prepare_factors<kRole>(
-        load_factors<kRole>(p, job, start_of(0)), tokens_of(0), m.factors[0]
-    );
+  if (at.warp == 0) {
+    load_factors<kRole>(p, job, start_of(0), m.factors[0]);
+    passed += prepare_factors<kRole>(p, job, tokens_of(0), m.factors[0]);
+  }
   if constexpr (!kStateOnly) {
     for (int n = threadIdx.x; n < 2 * 6 * Features<kK>::kStride / 4; n += kPowerThreads) {
       const int words = 6 * Features<kK>::kStride / 4;  // rows that no one writes
       reinterpret_cast<uint32_t*>(m.copy[n / words] + (kV + 2) * Features<kK>::kStride)[n % words] =
           0u;
     }
-    copy_state<kK, kV>(S, m.copy[0], m.ones[0], p, dS, exp2_fast(end_decay), at);
+    copy_state<kK, kV>(S, m.copy[0], m.ones[0], p, dS(), exp2_fast(end_decay), at);
   }
 
   for (int i = 0; i < job.count; ++i) {
@@ -81,10 +84,9 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
     copy_wait<0>();
     __syncthreads();
     const bool more = i + 1 < job.count;
-    Raw next;
     if (more) {
       load_stage(p, job, start_of(i + 1), m.stage[(i + 1) & 1]);
-      if (at.warp == 0) next = load_factors<kRole>(p, job, start_of(i + 1));
+      if (at.warp == 0) load_factors<kRole>(p, job, start_of(i + 1), m.factors[(i + 1) & 1]);
     }
     if constexpr (!kStateOnly) {
       const Lane own = Lane::anew();
@@ -99,13 +101,13 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
     update_state<kK, kV>(
         S, s, f, p.decays || (kReverse && p.normalise), tokens_of(i), Lane::anew()
     );
-    if (p.decays) end_decay += log2f(fmaxf(f.kept, 0x1p-126f));
+    if (from_end && p.decays) end_decay += log2f(fmaxf(f.kept, 0x1p-126f));
     if (more) {
       if (at.warp == 0)
-        passed += prepare_factors<kRole>(next, tokens_of(i + 1), m.factors[(i + 1) & 1]);
+        passed += prepare_factors<kRole>(p, job, tokens_of(i + 1), m.factors[(i + 1) & 1]);
       if constexpr (!kStateOnly)
         copy_state<kK, kV>(
-            S, m.copy[(i + 1) & 1], m.ones[(i + 1) & 1], p, dS, exp2_fast(end_decay), Lane::anew()
+            S, m.copy[(i + 1) & 1], m.ones[(i + 1) & 1], p, dS(), exp2_fast(end_decay), Lane::anew()
         );
     }
   }

@@ -1,6 +1,8 @@
 // `power`, level 3: the kernels over all pairs (parallel.cuh), and their launch.
 #include "ops/power/parallel.cuh"
 
+#include <algorithm>
+
 #include "cuda/tensor_map.h"
 
 namespace horner::cuda {
@@ -48,8 +50,8 @@ cudaError_t launch_pairs(const PowerParallel& p, const ParallelMaps& maps, cudaS
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;
-  const int64_t parts = (p.padded / 64 + P::kGroups - 1) / P::kGroups;
-  kernel<<<unsigned(p.B * p.H * parts), P::kThreads, bytes, stream>>>(p, maps);
+  const int64_t jobs = p.B * p.H * ((p.padded / 64 + P::kGroups - 1) / P::kGroups);
+  kernel<<<unsigned(std::min(jobs, p.processors)), P::kThreads, bytes, stream>>>(p, maps);
   return cudaGetLastError();
 }
 

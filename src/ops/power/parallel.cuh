@@ -32,7 +32,7 @@ struct Memory {
   unsigned char w[kPart == Part::forward ? 0 : P::kGroups][P::kTiles][kTileBytes];
   unsigned char y[P::kStages][P::kTiles][kTileBytes];
   unsigned char u[P::kStages][P::kTiles][kTileBytes];
-  uint64_t own, full[P::kStages], empty[P::kStages];
+  uint64_t own, own_free, full[P::kStages], empty[P::kStages];
 };
 
 struct ParallelMaps {
@@ -43,6 +43,7 @@ struct Pairs {
   int b, h, bh;
   int first;         // own block of 64 tokens of the first group
   int start, count;  // blocks of others that any of the groups sees
+  int round, used;   // jobs that this block of threads has done, and the stages they took
 };
 
 struct Place {
@@ -68,7 +69,7 @@ __device__ void load_block(
 
 // One thread feeds: own rows, then blocks of others as stages become free.
 template <int kD, Part kPart>
-__device__ void feed(
+__device__ __forceinline__ void feed(
     const PowerParallel& p, const ParallelMaps& maps, const Pairs& job, Memory<kD, kPart>& m
 ) {
   using P = Plan<kD, kPart>;
@@ -76,6 +77,7 @@ __device__ void feed(
   constexpr int kBytes = P::kTiles * kTileBytes;
   const uint32_t own = shared_address(&m.own);
   const int key_head = job.h / p.k.group;
+  if (job.round > 0) barrier_wait(shared_address(&m.own_free), (job.round - 1) & 1);
   barrier_expect(own, P::kGroups * kBytes * (kPart == Part::forward ? 1 : 2));
   for (int n = 0; n < P::kGroups; ++n) {
     const int t = 64 * (job.first + n);
@@ -86,8 +88,9 @@ __device__ void feed(
       );
   }
   for (int i = 0; i < job.count; ++i) {
-    const int stage = i % P::kStages;
-    if (i >= P::kStages) barrier_wait(shared_address(&m.empty[stage]), (i / P::kStages - 1) & 1);
+    const int use = job.used + i, stage = use % P::kStages;
+    if (use >= P::kStages)
+      barrier_wait(shared_address(&m.empty[stage]), (use / P::kStages - 1) & 1);
     const uint32_t full = shared_address(&m.full[stage]);
     barrier_expect(full, 2 * kBytes);
     const int t = 64 * (job.start + i);
@@ -100,33 +103,33 @@ __device__ void feed(
   }
 }
 
-// d = a b^T over kD dims, both 64 rows in shared memory, or a in registers.
-template <int kD>
+// d (64 x 64 or 64 x 32) = a b^T over kD dims, a in registers or, like b, rows in shared memory.
+template <int kD, int kCount>
 __device__ __forceinline__ void rows_by_rows(
-    float (&d)[32], const uint32_t (&a)[kD / 16][4], uint32_t b
+    float (&d)[kCount], const uint32_t (&a)[kD / 16][4], uint32_t b
 ) {
 #pragma unroll
   for (int k = 0; k < kD / 16; ++k)
     product<false>(d, a[k], operand(b + (k / 4) * kTileBytes + (k % 4) * 32), k > 0);
 }
-template <int kD>
-__device__ __forceinline__ void rows_by_rows(float (&d)[32], uint32_t a, uint32_t b) {
+template <int kD, int kCount>
+__device__ __forceinline__ void rows_by_rows(float (&d)[kCount], uint32_t a, uint32_t b) {
 #pragma unroll
   for (int k = 0; k < kD / 16; ++k) {
     const uint32_t step = (k / 4) * kTileBytes + (k % 4) * 32;
     product<false, false>(d, operand(a + step), operand(b + step), k > 0);
   }
 }
-// d += a b, a 64 x 64 in registers, b 64 rows of kD dims.
-template <int kD>
+// d = a b (+ d), a 64 x 16 kSteps in registers, b 16 kSteps rows of kD dims.
+template <int kD, int kSteps>
 __device__ __forceinline__ void add_rows(
-    float (&d)[kD / 64][32], const uint32_t (&a)[4][4], uint32_t b
+    float (&d)[kD / 64][32], const uint32_t (&a)[kSteps][4], uint32_t b, bool add
 ) {
 #pragma unroll
   for (int n = 0; n < kD / 64; ++n) {
 #pragma unroll
-    for (int k = 0; k < 4; ++k)
-      product<true>(d[n], a[k], operand(b + n * kTileBytes + k * 2048), true);
+    for (int k = 0; k < kSteps; ++k)
+      product<true>(d[n], a[k], operand(b + n * kTileBytes + k * 2048), add || k > 0);
   }
 }
 template <int kTiles>
@@ -146,20 +149,20 @@ __device__ void load_own(
   }
 }
 
-// p(x) and p'(x) of 8 scores by Horner's rule; kOrder 0: known at run time alone.
+// p(x) and p'(x) of 4 scores by Horner's rule; kOrder 0: known at run time alone.
 struct Polynomial {
-  float value[8], slope[8];
+  float value[4], slope[4];
 };
 template <int kOrder, bool kSlope>
 __device__ __forceinline__ Polynomial polynomial(const PowerParallel& p, const float* x) {
   const int order = kOrder > 0 ? kOrder : p.order;
   Polynomial y;
 #pragma unroll
-  for (int e = 0; e < 8; ++e) y.value[e] = p.c[order], y.slope[e] = 0.f;
+  for (int e = 0; e < 4; ++e) y.value[e] = p.c[order], y.slope[e] = 0.f;
 #pragma unroll
   for (int n = order - 1; n >= 0; --n) {
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
+    for (int e = 0; e < 4; ++e) {
       if (kSlope) y.slope[e] = y.slope[e] * x[e] + y.value[e];
       y.value[e] = y.value[e] * x[e] + p.c[n];
     }
@@ -174,7 +177,7 @@ __device__ inline float quad_sum(float x) {
 
 // Rows of a warpgroup to memory, (64 x kD) times a factor of each row.
 template <int kD>
-__device__ void store_own(
+__device__ __forceinline__ void store_own(
     const float (&Y)[kD / 64][32],
     float f0,
     float f1,
@@ -207,51 +210,65 @@ __device__ void store_own(
   }
 }
 
-// The loop of a warpgroup over the blocks of others: begin(y, u) issues the products with them, middle(block) turns
-// them into weights, end(y, u) issues what these weights sum; where registers allow, with the next block's products
-// behind it. All groups take all blocks, so that the compiler sees one path. A stage is free when its last product is
-// done.
-template <int kD, Part kPart, bool kOverlap, class Begin, class Middle, class End>
+// The loop of a warpgroup over the others, kColumns of them at a time: begin(y, u) issues the products with them,
+// middle(first other) turns them into weights, end(y, u, whether sums go on) issues what these weights sum; where
+// registers allow, with the next products behind it. All groups take all blocks, so that the compiler sees one path. A
+// stage is free when its last product is done.
+template <int kD, Part kPart, int kColumns, bool kOverlap, class Begin, class Middle, class End>
 __device__ __forceinline__ void walk(
     const Pairs& job, Memory<kD, kPart>& m, Begin&& begin, Middle&& middle, End&& end
 ) {
   using P = Plan<kD, kPart>;
+  constexpr int kParts = 64 / kColumns;
+  const auto use = [&](int i) { return job.used + i / kParts; };
   const auto wait = [&](int i) {
-    barrier_wait(shared_address(&m.full[i % P::kStages]), i / P::kStages & 1);
+    if (i % kParts == 0)
+      barrier_wait(shared_address(&m.full[use(i) % P::kStages]), use(i) / P::kStages & 1);
   };
   const auto release = [&](int i) {
-    if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&m.empty[i % P::kStages]));
+    if (i % kParts == kParts - 1 && threadIdx.x % 32 == 0)
+      barrier_arrive(shared_address(&m.empty[use(i) % P::kStages]));
   };
-  const auto y = [&](int i) { return shared_address(m.y[i % P::kStages]); };
-  const auto u = [&](int i) { return shared_address(m.u[i % P::kStages]); };
+  const auto rows = [&](unsigned char(*tiles)[P::kTiles][kTileBytes], int i) {
+    return shared_address(tiles[use(i) % P::kStages]) + (i % kParts) * kColumns * 128;
+  };
+  const int count = job.count * kParts;
   wait(0);
   product_fence();
-  begin(y(0), u(0));
+  begin(rows(m.y, 0), rows(m.u, 0));
   product_commit();
 #pragma unroll 1
-  for (int i = 0; i < job.count; ++i) {
+  for (int i = 0; i < count; ++i) {
     product_wait<0>();
-    middle(job.start + i);
+    middle(64 * job.start + kColumns * i);
     if (kOverlap && i > 0) release(i - 1);
     product_fence();
-    end(y(i), u(i));
+    end(rows(m.y, i), rows(m.u, i), i > 0);
     product_commit();
     if (!kOverlap) {
       product_wait<0>();
       release(i);
     }
-    if (i + 1 < job.count) {
+    if (i + 1 < count) {
       wait(i + 1);
       product_fence();
-      begin(y(i + 1), u(i + 1));
+      begin(rows(m.y, i + 1), rows(m.u, i + 1));
       product_commit();
     }
   }
   product_wait<0>();
+  if (kOverlap) release(count - 1);
+}
+
+// The own rows in shared memory are no longer read by this warp.
+template <class M>
+__device__ __forceinline__ void free_own(M& m) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&m.own_free));
 }
 
 template <int kD, int kOrder>
-__device__ void compute_o(
+__device__ __forceinline__ void compute_o(
     const PowerParallel& p,
     const Pairs& job,
     int own,
@@ -260,22 +277,23 @@ __device__ void compute_o(
 ) {
   const Place at;
   uint32_t q[kD / 16][4], pw[4][4];
-  float X[32], O[kD / 64][32] = {}, d0 = 0.f, d1 = 0.f;
-  barrier_wait(shared_address(&m.own), 0);
+  float X[32], O[kD / 64][32], d0 = 0.f, d1 = 0.f;
+  barrier_wait(shared_address(&m.own), job.round & 1);
   load_own<kD>(q, x, at);
-  walk<kD, Part::forward, true>(
+  free_own(m);
+  walk<kD, Part::forward, 64, true>(
       job,
       m,
       [&](uint32_t y, uint32_t) { rows_by_rows<kD>(X, q, y); },
-      [&](int block) {
+      [&](int other) {
         settle(X);
         settle_all(O);
-        const int offset = 64 * (block - own);
+        const int offset = other - 64 * own;
         Polynomial y;
 #pragma unroll
         for (int e = 0; e < 32; e += 2) {
-          if (e % 8 == 0) y = polynomial<kOrder, false>(p, X + e);
-          float a = y.value[e % 8], b = y.value[e % 8 + 1];
+          if (e % 4 == 0) y = polynomial<kOrder, false>(p, X + e);
+          float a = y.value[e % 4], b = y.value[e % 4 + 1];
           const int row = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair + offset;
           if (column > row) a = 0.f;
           if (column + 1 > row) b = 0.f;
@@ -284,7 +302,7 @@ __device__ void compute_o(
           (e / 2 % 2 ? d1 : d0) += low_half(both) + high_half(both);
         }
       },
-      [&](uint32_t, uint32_t u) { add_rows<kD>(O, pw, u); }
+      [&](uint32_t, uint32_t u, bool add) { add_rows<kD>(O, pw, u, add); }
   );
   settle_all(O);
   float den[2] = {quad_sum(d0), quad_sum(d1)}, factor[2];
@@ -301,78 +319,78 @@ __device__ void compute_o(
 }
 
 template <int kD, int kOrder>
-__device__ void compute_dq(
+__device__ __forceinline__ void compute_dq(
     const PowerParallel& p, const Pairs& job, int own, Memory<kD, Part::dq>& m, int group
 ) {
   const Place at;
   uint32_t q[kD / 16][4], dx[4][4];
-  float X[32], D[32], Y[kD / 64][32] = {};
-  barrier_wait(shared_address(&m.own), 0);
+  float X[32], D[32], Y[kD / 64][32];
+  barrier_wait(shared_address(&m.own), job.round & 1);
   load_own<kD>(q, m.x[group], at);
   const int64_t t0 = int64_t(job.bh) * p.padded + int64_t(own) * 64 + at.row;
   const bool inside = int64_t(own) * 64 < p.padded;
   const float inverse[2] = {inside ? p.factor[t0] : 0.f, inside ? p.factor[t0 + 8] : 0.f};
   const float delta[2] = {inside ? p.delta[t0] : 0.f, inside ? p.delta[t0 + 8] : 0.f};
-  walk<kD, Part::dq, kD == 64>(
+  walk<kD, Part::dq, 64, kD == 64>(
       job,
       m,
       [&](uint32_t y, uint32_t u) {
         rows_by_rows<kD>(X, q, y);
         rows_by_rows<kD>(D, shared_address(m.w[group]), u);
       },
-      [&](int block) {
+      [&](int other) {
         settle(X);
         settle(D);
         settle_all(Y);
-        const int offset = 64 * (block - own);
+        const int offset = other - 64 * own;
         Polynomial y;
 #pragma unroll
         for (int e = 0; e < 32; e += 2) {
-          if (e % 8 == 0) y = polynomial<kOrder, true>(p, X + e);
+          if (e % 4 == 0) y = polynomial<kOrder, true>(p, X + e);
           float d[2];
 #pragma unroll
           for (int n = 0; n < 2; ++n) {
             const int row = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair + n + offset;
-            d[n] = y.slope[e % 8 + n] * (D[e + n] - delta[e / 2 % 2]) * inverse[e / 2 % 2];
+            d[n] = y.slope[e % 4 + n] * (D[e + n] - delta[e / 2 % 2]) * inverse[e / 2 % 2];
             if (column > row) d[n] = 0.f;
           }
           dx[e / 8][e / 2 % 4] = pack(d[0], d[1]);
         }
       },
-      [&](uint32_t y, uint32_t) { add_rows<kD>(Y, dx, y); }
+      [&](uint32_t y, uint32_t, bool add) { add_rows<kD>(Y, dx, y, add); }
   );
   settle_all(Y);
+  free_own(m);
   store_own<kD>(Y, 1.f, 1.f, p.dq, false, job, int64_t(own) * 64, p.T, p.K, at);
 }
 
 template <int kD, int kOrder>
-__device__ void compute_dkv(
+__device__ __forceinline__ void compute_dkv(
     const PowerParallel& p, const Pairs& job, int own, Memory<kD, Part::dkv>& m, int group
 ) {
   const Place at;
-  uint32_t pw[4][4], dx[4][4];
-  float X[32], D[32], dK[kD / 64][32] = {}, dV[kD / 64][32] = {};
-  barrier_wait(shared_address(&m.own), 0);
-  const uint32_t x = shared_address(m.x[group]), w = shared_address(m.w[group]);
+  constexpr int kColumns = kD == 64 ? 64 : 32;  // at once: as many as registers allow
+  uint32_t pw[kColumns / 16][4], dx[kColumns / 16][4];
+  float X[kColumns / 2], D[kColumns / 2], dK[kD / 64][32], dV[kD / 64][32];
+  barrier_wait(shared_address(&m.own), job.round & 1);
   const int64_t t0 = int64_t(job.bh) * p.padded + at.pair;
-  walk<kD, Part::dkv, kD == 64>(
+  walk<kD, Part::dkv, kColumns, kD == 64>(
       job,
       m,
       [&](uint32_t y, uint32_t u) {
-        rows_by_rows<kD>(X, x, y);
-        rows_by_rows<kD>(D, w, u);
+        rows_by_rows<kD>(X, shared_address(m.x[group]), y);
+        rows_by_rows<kD>(D, shared_address(m.w[group]), u);
       },
-      [&](int block) {
+      [&](int other) {
         settle(X);
         settle(D);
         settle_all(dK);
         settle_all(dV);
-        const int offset = 64 * (block - own);
-        Polynomial y;
+        const int offset = other - 64 * own;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          if (j % 2 == 0) y = polynomial<kOrder, true>(p, X + 4 * j);
-          const int64_t t = t0 + int64_t(block) * 64 + 8 * j;
+        for (int j = 0; j < kColumns / 8; ++j) {
+          const Polynomial y = polynomial<kOrder, true>(p, X + 4 * j);
+          const int64_t t = t0 + other + 8 * j;
           const float2 inverse = *reinterpret_cast<const float2*>(p.factor + t);
           const float2 delta = *reinterpret_cast<const float2*>(p.delta + t);
 #pragma unroll
@@ -382,8 +400,8 @@ __device__ void compute_dkv(
             for (int n = 0; n < 2; ++n) {
               const int e = 4 * j + 2 * h + n;
               const float f = n ? inverse.y : inverse.x;
-              a[n] = y.value[e % 8] * f;
-              d[n] = y.slope[e % 8] * (D[e] - (n ? delta.y : delta.x)) * f;
+              a[n] = y.value[e % 4] * f;
+              d[n] = y.slope[e % 4] * (D[e] - (n ? delta.y : delta.x)) * f;
               if (8 * j + at.pair + n + offset < at.row + 8 * h) a[n] = d[n] = 0.f;
             }
             pw[j / 2][2 * (j % 2) + h] = pack(a[0], a[1]);
@@ -391,35 +409,30 @@ __device__ void compute_dkv(
           }
         }
       },
-      [&](uint32_t y, uint32_t u) {
-        add_rows<kD>(dV, pw, u);
-        add_rows<kD>(dK, dx, y);
+      [&](uint32_t y, uint32_t u, bool add) {
+        add_rows<kD>(dV, pw, u, add);
+        add_rows<kD>(dK, dx, y, add);
       }
   );
   settle_all(dK);
   settle_all(dV);
+  free_own(m);
   store_own<kD>(dK, 1.f, 1.f, p.dk, p.wide, job, int64_t(own) * 64, p.T, p.K, at);
   store_own<kD>(dV, 1.f, 1.f, p.dv, p.wide, job, int64_t(own) * 64, p.T, p.V, at);
 }
 
-// A block owns kGroups x 64 tokens of one head, one warpgroup each; another warpgroup feeds them. Longest first.
+// A job is kGroups x 64 tokens of one head, one warpgroup each; another warpgroup feeds them, ahead into the next job.
+// As many blocks as processors take the jobs in turn, the longest first.
 template <int kD, Part kPart, int kOrder>
 __device__ void all_pairs(const PowerParallel& p, const ParallelMaps& maps, unsigned char* raw) {
   using P = Plan<kD, kPart>;
   Memory<kD, kPart>& m = *reinterpret_cast<Memory<kD, kPart>*>(raw);
-  Pairs job;
-  const int heads = int(p.B * p.H);
-  job.bh = int(blockIdx.x) % heads;
-  job.b = job.bh / int(p.H);
-  job.h = job.bh % int(p.H);
-  const int blocks = int(p.padded / 64), parts = (blocks + P::kGroups - 1) / P::kGroups;
-  const int index = int(blockIdx.x) / heads;
-  job.first = (kPart == Part::dkv ? index : parts - 1 - index) * P::kGroups;
-  job.start = kPart == Part::dkv ? job.first : 0;
-  job.count = kPart == Part::dkv ? blocks - job.first : min(job.first + P::kGroups, blocks);
+  const int heads = int(p.B * p.H), blocks = int(p.padded / 64);
+  const int parts = (blocks + P::kGroups - 1) / P::kGroups;
   const int group = int(threadIdx.x) / kGroup;
   if (threadIdx.x == 0) {
     barrier_init(shared_address(&m.own));
+    barrier_init(shared_address(&m.own_free), 4 * P::kGroups);
     for (int i = 0; i < P::kStages; ++i) {
       barrier_init(shared_address(&m.full[i]));
       barrier_init(shared_address(&m.empty[i]), 4 * P::kGroups);
@@ -427,15 +440,32 @@ __device__ void all_pairs(const PowerParallel& p, const ParallelMaps& maps, unsi
     fence_async_proxy();
   }
   __syncthreads();
+  const auto for_jobs = [&](auto&& work) {
+    Pairs job{};
+    for (int n = int(blockIdx.x); n < heads * parts; n += int(gridDim.x)) {
+      job.bh = n % heads;
+      job.b = job.bh / int(p.H);
+      job.h = job.bh % int(p.H);
+      job.first = (kPart == Part::dkv ? n / heads : parts - 1 - n / heads) * P::kGroups;
+      job.start = kPart == Part::dkv ? job.first : 0;
+      job.count = kPart == Part::dkv ? blocks - job.first : min(job.first + P::kGroups, blocks);
+      work(job);
+      job.used += job.count;
+      ++job.round;
+    }
+  };
   if (group == P::kGroups) {
     give_registers<P::kGroups == 3 ? 32 : 40>();
-    if (threadIdx.x % kGroup == 0) feed<kD, kPart>(p, maps, job, m);
+    if (threadIdx.x % kGroup == 0)
+      for_jobs([&](const Pairs& job) { feed<kD, kPart>(p, maps, job, m); });
   } else {
     take_registers<P::kGroups == 3 ? 160 : 232>();
-    const int own = job.first + group;
-    if constexpr (kPart == Part::forward) compute_o<kD, kOrder>(p, job, own, m, m.x[group]);
-    if constexpr (kPart == Part::dq) compute_dq<kD, kOrder>(p, job, own, m, group);
-    if constexpr (kPart == Part::dkv) compute_dkv<kD, kOrder>(p, job, own, m, group);
+    for_jobs([&](const Pairs& job) {
+      const int own = job.first + group;
+      if constexpr (kPart == Part::forward) compute_o<kD, kOrder>(p, job, own, m, m.x[group]);
+      if constexpr (kPart == Part::dq) compute_dq<kD, kOrder>(p, job, own, m, group);
+      if constexpr (kPart == Part::dkv) compute_dkv<kD, kOrder>(p, job, own, m, group);
+    });
   }
 }
 

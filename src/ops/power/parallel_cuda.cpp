@@ -43,6 +43,7 @@ struct Problem {
     p.T = q.size(1);
     p.H = q.size(2);
     p.padded = (p.T + 63) / 64 * 64;
+    p.processors = at::cuda::getDeviceProperties(in.v.device().index())->multiProcessorCount;
     p.K = int(q.size(3));
     p.V = int(v.size(3));
     p.order = int(options.order);

@@ -63,8 +63,9 @@ struct PowerSweep {
   PowerRows dO, dq, dk, dv;  // bf16, or fp32 where blocks or query heads are still to be summed
   int64_t dq_block = 0, dk_block = 0;  // elements between the sums of two blocks
   bool wide_dq = false, wide_dk = false, wide_dv = false;
-  float* den = nullptr;    // (B,H,T); written by the sweep of dq, read by that of dk and dv
-  float* delta = nullptr;  // (blocks,B,H,T)
+  float* den =
+      nullptr;  // (B,H,T): forward writes it (null: not wanted), the backward reads it and o
+  float* delta = nullptr;  // (B,H,T) scratch of the backward
   float *rho = nullptr, *kappa = nullptr, *early = nullptr,
         *late = nullptr;  // (blocks,B,H,T), with a decay
   // States as the threads hold them, (B,H,blocks,segments,registers,threads): after each segment on its own, then
@@ -96,7 +97,8 @@ cudaError_t power_gate(const PowerSweep&, const PowerGate&, cudaStream_t);
 // Level 3: all pairs on the tensor cores of sm_90a (wgmma), bf16, K, V <= 128, order <= 10, no decay, no states.
 struct PowerParallel {
   int64_t B = 0, T = 0, H = 0;
-  int64_t padded = 0;  // T, rounded up to a multiple of 64
+  int64_t padded = 0;      // T, rounded up to a multiple of 64
+  int64_t processors = 1;  // of the GPU
   int K = 0, V = 0, order = 2;
   float c[11] = {}, eps = 0;  // scale included
   bool normalise = false, clamps = false;

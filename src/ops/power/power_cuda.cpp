@@ -107,6 +107,7 @@ struct Problem {
   }
 };
 
+// Its norm is den (B,H,T), which the backward reads.
 Result forward(const Inputs& in, const State& state, const Options& options) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state, options);
@@ -114,6 +115,10 @@ Result forward(const Inputs& in, const State& state, const Options& options) {
   Result y;
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
   x.p.o = rows(y.o, x.H);
+  if (x.p.normalise) {
+    y.norm = at::empty({x.B, x.H, x.T}, x.q.options().dtype(at::kFloat));
+    x.p.den = y.norm.data_ptr<float>();
+  }
   if (options.final_state) {
     y.state.parts = {at::empty({x.B, x.G, x.F, x.columns}, x.q.options().dtype(at::kFloat))};
     x.p.last = y.state.parts[0].data_ptr<float>();
@@ -148,10 +153,16 @@ struct Gradient {
 };
 
 std::vector<at::Tensor> backward(
-    const Inputs& in, const State& state, const Options& options, const Result&, const Result& dy
+    const Inputs& in,
+    const State& state,
+    const Options& options,
+    const Result& given,
+    const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state, options);
+  Result y = given;
+  if (x.p.normalise && !(y.o.defined() && y.norm.defined())) y = forward(in, state, options);
   PowerSweep& p = x.p;
   const at::TensorOptions wide = x.q.options().dtype(at::kFloat);
   x.cut(p.decays);
@@ -175,8 +186,10 @@ std::vector<at::Tensor> backward(
   const Gradient dv(x, x.V, 1, x.G, p.dv, p.wide_dv);
   p.dq_block = p.dk_block = x.B * x.T * x.H * x.K;
   if (p.normalise) {
-    p.den = x.scratch({x.B, x.H, x.T});
-    p.delta = x.scratch({p.blocks, x.B, x.H, x.T});
+    y.o = readable(y.o);
+    p.o = rows(y.o, x.H);
+    p.den = y.norm.data_ptr<float>();
+    p.delta = x.scratch({x.B, x.H, x.T});
   }
   if (p.decays) {
     for (float** to : {&p.rho, &p.kappa, &p.early, &p.late})

@@ -20,17 +20,38 @@ __device__ __forceinline__ void load_own(
   }
 }
 
-// x_i of the two own tokens, in both halves of a pair.
-template <int kK>
+// x_i of the two own tokens in both halves of a pair, for i = 8 block + 2 pair, + 1: s[i % 2][token].
 __device__ __forceinline__ void splat(
-    uint32_t (&s)[2], const uint32_t (&x)[kK / 8][2], int i, const Lane& at
+    uint32_t (&s)[2][2], const uint32_t (&x)[2], int pair, const Lane& at
 ) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h)
-    s[h] = splat_half(__shfl_sync(~0u, x[i / 8][h], (at.lane & ~3) | (i % 8 / 2)), i % 2);
+  for (int h = 0; h < 2; ++h) {
+    const uint32_t both = __shfl_sync(~0u, x[h], (at.lane & ~3) | pair);
+    s[0][h] = splat_half(both, false);
+    s[1][h] = splat_half(both, true);
+  }
 }
 
-// Y (16 tokens by kN tiles of 8 columns) += m(x) W S.
+// Y (16 tokens by kN tiles of 8 columns) += a (a tile pair of features) times the copy's rows at `address`.
+template <int kStride, int kN>
+__device__ __forceinline__ void read_features(
+    float (&Y)[kN][4], const uint32_t (&a)[4], uint32_t address, const Lane& at
+) {
+#pragma unroll
+  for (int n = 0; n + 1 < kN; n += 2) {
+    uint32_t b[4];
+    load_matrices(b, address + uint32_t(8 * (n + at.lane / 16)) * kStride);
+    multiply_add(Y[n], a, b[0], b[1]);
+    multiply_add(Y[n + 1], a, b[2], b[3]);
+  }
+  if constexpr (kN % 2 == 1) {
+    uint32_t b[2];
+    load_two_matrices(b, address + uint32_t(8 * (kN - 1)) * kStride);
+    multiply_add(Y[kN - 1], a, b[0], b[1]);
+  }
+}
+
+// Y += m(x) W S. Two i at a time, so that their tiles pair up whatever their number.
 template <int kK, int kN>
 __device__ __forceinline__ void read_state(
     float (&Y)[kN][4], const uint32_t (&x)[kK / 8][2], const unsigned char* copy, const Lane& at
@@ -38,38 +59,36 @@ __device__ __forceinline__ void read_state(
   using Of = Features<kK>;
   const uint32_t base =
       shared_address(copy) + uint32_t(at.lane % 8) * Of::kStride + uint32_t(at.lane / 8 % 2) * 16;
-  uint32_t s[2] = {0, 0};
-  unrolled<Of::kTiles / 2>([&](auto number) {
-    constexpr int kStep = decltype(number)::value;
-    uint32_t a[4];
-    unrolled<2>([&](auto side) {
-      constexpr int kSide = decltype(side)::value, kTile = 2 * kStep + kSide;
-      constexpr Tile tile = Of::at(kTile), before = Of::at(kTile > 0 ? kTile - 1 : 0);
-      if constexpr (tile.i < 0) {
-        a[2 * kSide] = x[tile.block][0], a[2 * kSide + 1] = x[tile.block][1];
-      } else {
-        if constexpr (kTile == 0 || tile.i != before.i) splat<kK>(s, x, tile.i, at);
+  unrolled<Of::kBlocks>([&](auto number) {
+    constexpr int kA = decltype(number)::value, kWidth = Of::kBlocks - kA;
+#pragma unroll 1
+    for (int pair = 0; pair < 4; ++pair) {
+      uint32_t s[2][2];
+      splat(s, x[kA], pair, at);
+      unrolled<kWidth>([&](auto step) {
+        constexpr int kStep = decltype(step)::value;
+        uint32_t a[4];
+        unrolled<2>([&](auto side) {
+          constexpr int kSide = decltype(side)::value, kTile = 2 * kStep + kSide;
+          constexpr int kParity = kTile / kWidth, kBlock = kA + kTile % kWidth;
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          uint32_t both = multiply_pairs(x[tile.block][h], s[h]);
-          if (tile.i == 1 && tile.block == 0 && at.t == 0) both = (both & 0xffff0000u) | 0x3f80u;
-          a[2 * kSide + h] = both;
-        }
-      }
-    });
-#pragma unroll
-    for (int n = 0; n + 1 < kN; n += 2) {
-      uint32_t b[4];
-      load_matrices(b, base + uint32_t(8 * (n + at.lane / 16)) * Of::kStride + kStep * 32);
-      multiply_add(Y[n], a, b[0], b[1]);
-      multiply_add(Y[n + 1], a, b[2], b[3]);
-    }
-    if constexpr (kN % 2 == 1) {
-      uint32_t b[2];
-      load_two_matrices(b, base + uint32_t(8 * (kN - 1)) * Of::kStride + kStep * 32);
-      multiply_add(Y[kN - 1], a, b[0], b[1]);
+          for (int h = 0; h < 2; ++h) {
+            uint32_t both = multiply_pairs(x[kBlock][h], s[kParity][h]);
+            if (kBlock == 0 && kParity == 1 && pair == 0 && at.t == 0)
+              both = (both & 0xffff0000u) | 0x3f80u;  // the constant
+            a[2 * kSide + h] = both;
+          }
+        });
+        const int tile = Of::first(kA) + 2 * kWidth * pair + 2 * kStep;
+        read_features<Of::kStride>(Y, a, base + tile * 16, at);
+      });
     }
   });
+#pragma unroll
+  for (int n = 0; n < Of::kBlocks; n += 2) {
+    const uint32_t a[4] = {x[n][0], x[n][1], x[n + 1][0], x[n + 1][1]};
+    read_features<Of::kStride>(Y, a, base + (Of::kTiles - Of::kBlocks + n) * 16, at);
+  }
 }
 
 __device__ inline float quad_sum(float x) {
@@ -92,61 +111,73 @@ __device__ __forceinline__ void read_gradient(
 ) {
   using Of = Features<kK>;
   const uint32_t base = shared_address(copy) + uint32_t(at.lane) * Of::kStride;
-  uint32_t s[2] = {0, 0};
-  float of_i[2] = {0.f, 0.f};
-  unrolled<Of::kTiles>([&](auto number) {
-    constexpr int kTile = decltype(number)::value;
-    constexpr Tile tile = Of::at(kTile);
-    float d[4] = {0.f, 0.f, 0.f, 0.f};
+  // dm(x) of the features 2t, 2t + 1 of a tile: d[token][feature].
+  const auto gradient = [&](int tile, float(&d)[2][2]) {
+    float sum[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
     for (int n = 0; n < kV / 8; n += 4) {
       uint32_t b[4];
-      load_matrices_transposed(b, base + uint32_t(8 * n) * Of::kStride + kTile * 16);
+      load_matrices_transposed(b, base + uint32_t(8 * n) * Of::kStride + tile * 16);
 #pragma unroll
-      for (int m = 0; m < 2; ++m) {
-        const uint32_t a[4] = {
-            w[n + 2 * m][0], w[n + 2 * m][1], w[n + 2 * m + 1][0], w[n + 2 * m + 1][1]};
-        multiply_add(d, a, b[2 * m], b[2 * m + 1]);
+      for (int m = 0; m < 4; m += 2) {
+        const uint32_t a[4] = {w[n + m][0], w[n + m][1], w[n + m + 1][0], w[n + m + 1][1]};
+        multiply_add(sum, a, b[m], b[m + 1]);
       }
     }
-    const float2 one = *reinterpret_cast<const float2*>(ones + 8 * kTile + 2 * at.t);
-    if constexpr (tile.i >= 0) {
-      constexpr Tile before = Of::at(kTile > 0 ? kTile - 1 : 0);
-      if constexpr (kTile == 0 || tile.i != before.i) splat<kK>(s, x, tile.i, at);
-    }
+    const float2 one = *reinterpret_cast<const float2*>(ones + 8 * tile + 2 * at.t);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float d0 = (d[2 * h] + shift[h] * one.x) * factor[h];
-      const float d1 = (d[2 * h + 1] + shift[h] * one.y) * factor[h];
-      const uint32_t xj = x[tile.block][h];
-      if constexpr (tile.i < 0) {
-        dx[tile.block][2 * h] += d0;
-        dx[tile.block][2 * h + 1] += d1;
-        flow[h] += d0 * low_half(xj) + d1 * high_half(xj);
-      } else {
-        if (tile.i == 1 && tile.block == 0 && at.t == 0) {
-          flow[h] += d0;
-          d0 = 0.f;
-        }
-        const float xi = low_half(s[h]), sum = d0 * low_half(xj) + d1 * high_half(xj);
-        dx[tile.block][2 * h] += d0 * xi;
-        dx[tile.block][2 * h + 1] += d1 * xi;
-        of_i[h] += sum;
-        flow[h] += sum * xi;
-      }
+      d[h][0] = (sum[2 * h] + shift[h] * one.x) * factor[h];
+      d[h][1] = (sum[2 * h + 1] + shift[h] * one.y) * factor[h];
     }
-    if constexpr (tile.i >= 0) {
-      constexpr Tile after = Of::at(kTile + 1);
-      if constexpr (after.i != tile.i) {  // dx_i is whole: to the lane that has dim i
+  };
+  unrolled<Of::kBlocks>([&](auto number) {
+    constexpr int kA = decltype(number)::value, kWidth = Of::kBlocks - kA;
+#pragma unroll 1
+    for (int pair = 0; pair < 4; ++pair) {
+      uint32_t s[2][2];
+      float of_i[2][2] = {};  // [i % 2][token]
+      splat(s, x[kA], pair, at);
+      unrolled<2 * kWidth>([&](auto step) {
+        constexpr int kTile = decltype(step)::value;
+        constexpr int kParity = kTile / kWidth, kBlock = kA + kTile % kWidth;
+        float d[2][2];
+        gradient(Of::first(kA) + 2 * kWidth * pair + kTile, d);
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const float sum = quad_sum(of_i[h]);
-          if (at.t == tile.i % 8 / 2) dx[tile.i / 8][2 * h + tile.i % 2] += sum;
-          of_i[h] = 0.f;
+          if (kBlock == 0 && kParity == 1 && pair == 0 && at.t == 0) {  // the constant
+            flow[h] += d[h][0];
+            d[h][0] = 0.f;
+          }
+          const float xi = low_half(s[kParity][h]);
+          const float sum = d[h][0] * low_half(x[kBlock][h]) + d[h][1] * high_half(x[kBlock][h]);
+          dx[kBlock][2 * h] += d[h][0] * xi;
+          dx[kBlock][2 * h + 1] += d[h][1] * xi;
+          of_i[kParity][h] += sum;
+          flow[h] += sum * xi;
+        }
+      });
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {  // dx_i is whole: to the lane that has dim i
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const float sum = quad_sum(of_i[n][h]);
+          if (at.t == pair) dx[kA][2 * h + n] += sum;
         }
       }
     }
   });
+#pragma unroll
+  for (int n = 0; n < Of::kBlocks; ++n) {
+    float d[2][2];
+    gradient(Of::kTiles - Of::kBlocks + n, d);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      dx[n][2 * h] += d[h][0];
+      dx[n][2 * h + 1] += d[h][1];
+      flow[h] += d[h][0] * low_half(x[n][h]) + d[h][1] * high_half(x[n][h]);
+    }
+  }
   flow[0] = quad_sum(flow[0]);
   flow[1] = quad_sum(flow[1]);
 }
@@ -180,42 +211,57 @@ __device__ __forceinline__ void products(
 template <int kWidth, int kN>
 __device__ __forceinline__ void accumulate(
     float (&Y)[kN][4],
-    const float (&P)[2][4],
+    const uint32_t (&P)[4],
     const RowTile<kWidth>& others,
     int block,
     const Lane& at
 ) {
-  const uint32_t a[4] = {
-      pack(P[0][0], P[0][1]),
-      pack(P[0][2], P[0][3]),
-      pack(P[1][0], P[1][1]),
-      pack(P[1][2], P[1][3])};
 #pragma unroll
   for (int n = 0; n < kWidth / 8; n += 2) {
     uint32_t b[4];
     const int row = 16 * block + 8 * (at.lane / 8 % 2) + at.lane % 8;
     load_matrices_transposed(b, others.at(row, n + at.lane / 16));
-    multiply_add(Y[n], a, b[0], b[1]);
-    multiply_add(Y[n + 1], a, b[2], b[3]);
+    multiply_add(Y[n], P, b[0], b[1]);
+    multiply_add(Y[n + 1], P, b[2], b[3]);
+  }
+}
+template <int kWidth, int kN>
+__device__ __forceinline__ void accumulate(
+    float (&Y)[kN][4],
+    const float (&P)[2][4],
+    const RowTile<kWidth>& others,
+    int block,
+    const Lane& at
+) {
+  const uint32_t both[4] = {
+      pack(P[0][0], P[0][1]),
+      pack(P[0][2], P[0][3]),
+      pack(P[1][0], P[1][1]),
+      pack(P[1][2], P[1][3])};
+  accumulate<kWidth>(Y, both, others, block, at);
+}
+
+// Half of `products`: 8 others, from row `first` on, kWidth = 32 dims.
+__device__ __forceinline__ void products_of_8(
+    float (&X)[4], const uint32_t (&a)[4][2], const RowTile<32>& others, int first, const Lane& at
+) {
+  uint32_t b[4];
+  load_matrices(b, others.at(first + at.lane % 8, at.lane / 8));
+#pragma unroll
+  for (int e = 0; e < 4; ++e) X[e] = 0.f;
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const uint32_t own[4] = {a[2 * k][0], a[2 * k][1], a[2 * k + 1][0], a[2 * k + 1][1]};
+    multiply_add(X, own, b[2 * k], b[2 * k + 1]);
   }
 }
 
-// M_ts of own and others, 0 where they do not see each other.
+// M_ts of an own token and another of the chunk; 0 where they do not see each other. Without a decay every G is 0.
 template <Role kRole>
-__device__ __forceinline__ void decay_mask(
-    float (&M)[2][4], const Factors& f, int block, bool decays, const Lane& at
-) {
-  const int own = 16 * at.warp + at.g;
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int row = own + 8 * (e / 2), column = 16 * block + 8 * n + 2 * at.t + e % 2;
-      const float difference = f.G[row] - f.G[column];
-      const float decay = decays ? exp2_fast(kRole == Role::dkv ? -difference : difference) : 1.f;
-      M[n][e] = (kRole == Role::dkv ? column >= row : column <= row) ? decay : 0.f;
-    }
-  }
+__device__ __forceinline__ float decay_between(float G_own, float G_other, int own, int other) {
+  const bool future = kRole == Role::dkv;
+  const float decay = exp2_fast(future ? G_other - G_own : G_own - G_other);
+  return (future ? other >= own : other <= own) ? decay : 0.f;
 }
 
 // The first kN tiles of 8 columns.
@@ -269,13 +315,13 @@ __device__ __forceinline__ void store_numbers(
   }
 }
 
-// o, or for dq its den and Delta too: num~ = e^{G_t} m(q) W S + sum_{s<=t} M p(x) v~.
-template <int kK, int kV, Role kRole>
+// num~ = e^{G_t} m(q) W S + sum_{s<=t} M p(x) v~.
+template <int kK, int kV>
 __device__ __forceinline__ void attend(
     float (&Y)[kV / 8 + 1][4],
     float (&den)[2],
     const uint32_t (&x)[kK / 8][2],
-    const FullStage<kK, kV, kRole, false>& s,
+    const FullStage<kK, kV, Role::forward, false>& s,
     const unsigned char* copy,
     const Factors& f,
     const PowerSweep& p,
@@ -298,18 +344,24 @@ __device__ __forceinline__ void attend(
 #pragma unroll
   for (int h = 0; h < 2; ++h)  // lane t = 0 has the two halves of the column of ones
     den[h] = at.t == 0 ? Y[kV / 8][2 * h] + Y[kV / 8][2 * h + 1] : 0.f;
+  const int own = 16 * at.warp + at.g;
+  const float G[2] = {f.G[own], f.G[own + 8]};
 #pragma unroll 1
   for (int block = 0; block <= at.warp; ++block) {
-    float X[2][4], M[2][4];
+    float X[2][4];
     products<kK>(X, x, s.y, block, at);
-    decay_mask<kRole>(M, f, block, p.decays, at);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
+      const int column = 16 * block + 8 * n + 2 * at.t;
+      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         float &a = X[n][2 * h], &b = X[n][2 * h + 1];
-        a = M[n][2 * h] * ((p.c2 * a + p.c1) * a + p.c0);
-        b = M[n][2 * h + 1] * ((p.c2 * b + p.c1) * b + p.c0);
+        const int row = own + 8 * h;
+        a = decay_between<Role::forward>(G[h], G_other.x, row, column) *
+            ((p.c2 * a + p.c1) * a + p.c0);
+        b = decay_between<Role::forward>(G[h], G_other.y, row, column + 1) *
+            ((p.c2 * b + p.c1) * b + p.c0);
         const uint32_t both = pack(a, b);  // den sums the weights that num has
         a = low_half(both), b = high_half(both);
         den[h] += a + b;
@@ -334,7 +386,8 @@ __device__ __forceinline__ void compute_o(
   uint32_t x[kK / 8][2];
   load_own<kK>(x, s.x, at);
   float Y[kV / 8 + 1][4], den[2], factor[2];
-  attend<kK, kV, Role::forward>(Y, den, x, s, copy, f, p, at);
+  attend<kK, kV>(Y, den, x, s, copy, f, p, at);
+  if (p.den != nullptr && job.block == 0) store_numbers(p.den, den, p, job, 0, start, at);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     if (p.clamps) den[h] = fmaxf(den[h], p.eps);
@@ -357,26 +410,9 @@ __device__ __forceinline__ void compute_dq(
   uint32_t x[kK / 8][2], w[kV / 8][2];
   load_own<kK>(x, s.x, at);
   load_own<kV>(w, s.w, at);
-  float inverse[2] = {1.f, 1.f}, delta[2] = {0.f, 0.f};
-  if (p.normalise) {
-    float Y[kV / 8 + 1][4], den[2];
-    attend<kK, kV, Role::dq>(Y, den, x, s, copy, f, p, at);
-#pragma unroll
-    for (int n = 0; n < kV / 8; ++n) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h)
-        delta[h] += Y[n][2 * h] * low_half(w[n][h]) + Y[n][2 * h + 1] * high_half(w[n][h]);
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const bool held = p.clamps && den[h] < p.eps;  // a constant: no gradient through den
-      if (held) den[h] = p.eps;
-      inverse[h] = 1.f / den[h];
-      delta[h] = held ? 0.f : quad_sum(delta[h]) * inverse[h];
-    }
-    if (job.block == 0) store_numbers(p.den, den, p, job, 0, start, at);
-    store_numbers(p.delta, delta, p, job, job.block, start, at);
-  }
+  const int own = 16 * at.warp + at.g;
+  const float inverse[2] = {f.inverse[own], f.inverse[own + 8]};
+  const float delta[2] = {f.delta[own], f.delta[own + 8]}, G[2] = {f.G[own], f.G[own + 8]};
   float dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
   const float read[2] = {
       (p.decays ? f.read[16 * at.warp + at.g] : 1.f) * inverse[0],
@@ -385,17 +421,20 @@ __device__ __forceinline__ void compute_dq(
   read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, shift, at);
 #pragma unroll 1
   for (int block = 0; block <= at.warp; ++block) {
-    float X[2][4], D[2][4], M[2][4];
+    float X[2][4], D[2][4];
     products<kK>(X, x, s.y, block, at);
     products<kV>(D, w, s.u, block, at);
-    decay_mask<Role::dq>(M, f, block, p.decays, at);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
+      const int column = 16 * block + 8 * n + 2 * at.t;
+      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const float dw = M[n][e] * (D[n][e] - delta[e / 2]) * inverse[e / 2];
-        const bool own = 16 * block + 8 * n + 2 * at.t + e % 2 == 16 * at.warp + at.g + 8 * (e / 2);
-        if (!own) crossing[e / 2] += dw * ((p.c2 * X[n][e] + p.c1) * X[n][e] + p.c0);
+        const int row = own + 8 * (e / 2), other = column + e % 2;
+        const float M =
+            decay_between<Role::dq>(G[e / 2], e % 2 ? G_other.y : G_other.x, row, other);
+        const float dw = M * (D[n][e] - delta[e / 2]) * inverse[e / 2];
+        if (row != other) crossing[e / 2] += dw * ((p.c2 * X[n][e] + p.c1) * X[n][e] + p.c0);
         X[n][e] = dw * (2.f * p.c2 * X[n][e] + p.c1);
       }
     }
@@ -408,6 +447,80 @@ __device__ __forceinline__ void compute_dq(
     crossing[1] = quad_sum(crossing[1]);
     store_numbers(p.rho, flow, p, job, job.block, start, at);
     store_numbers(p.early, crossing, p, job, job.block, start, at);
+  }
+}
+
+// What a pair of tokens gives: its weight for dv, and dx for dk.
+struct Met {
+  float weight, dx;
+};
+__device__ __forceinline__ Met meet(
+    const PowerSweep& p,
+    float M,
+    float inverse,
+    float delta,
+    float x,
+    float d,
+    bool same,
+    float& crossing
+) {
+  const float w = M * inverse, value = (p.c2 * x + p.c1) * x + p.c0, dw = w * (d - delta);
+  if (!same) crossing += dw * value;
+  return {w * value, dw * (2.f * p.c2 * x + p.c1)};
+}
+
+// dv (Y) and dk (dx) from the other tokens of the chunk, either or both.
+template <int kK, int kV, bool kValues, bool kKeys>
+__device__ __forceinline__ void meet_others(
+    float (&Y)[kV / 8][4],
+    float (&dx)[kK / 8][4],
+    float (&crossing)[2],
+    const uint32_t (&x)[kK / 8][2],
+    const uint32_t (&w)[kV / 8][2],
+    const FullStage<kK, kV, Role::dkv, false>& s,
+    const Factors& f,
+    const PowerSweep& p,
+    int tokens,
+    const Lane& at
+) {
+  const int own = 16 * at.warp + at.g;
+  const float G[2] = {f.G[own], f.G[own + 8]};
+#pragma unroll 1
+  for (int block = at.warp; block < (tokens + 15) / 16; ++block) {
+    uint32_t P[4], dP[4];
+    float X[2][4], D[2][4] = {};
+    if constexpr (kK <= 16) {
+      products<kK>(X, x, s.y, block, at);
+      products<kV>(D, w, s.u, block, at);
+    }
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int column = 16 * block + 8 * n + 2 * at.t;
+      if constexpr (kK > 16) {  // registers for half of them at a time
+        products_of_8(X[0], x, s.y, 16 * block + 8 * n, at);
+        if constexpr (kKeys) products_of_8(D[0], w, s.u, 16 * block + 8 * n, at);
+      }
+      const float(&Xn)[4] = X[kK <= 16 ? n : 0];
+      const float(&Dn)[4] = D[kK <= 16 ? n : 0];
+      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
+      const float2 inverse = *reinterpret_cast<const float2*>(f.inverse + column);
+      const float2 delta = *reinterpret_cast<const float2*>(f.delta + column);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = own + 8 * h;
+        const float M0 = decay_between<Role::dkv>(G[h], G_other.x, row, column);
+        const float M1 = decay_between<Role::dkv>(G[h], G_other.y, row, column + 1);
+        const Met a =
+            meet(p, M0, inverse.x, delta.x, Xn[2 * h], Dn[2 * h], row == column, crossing[h]);
+        const Met b = meet(
+            p, M1, inverse.y, delta.y, Xn[2 * h + 1], Dn[2 * h + 1], row == column + 1, crossing[h]
+        );
+        P[2 * n + h] = pack(a.weight, b.weight);
+        dP[2 * n + h] = pack(a.dx, b.dx);
+      }
+    }
+    if constexpr (kValues) accumulate<kV>(Y, P, s.u, block, at);
+    if constexpr (kKeys) accumulate<kK>(dx, dP, s.y, block, at);
   }
 }
 
@@ -425,45 +538,26 @@ __device__ __forceinline__ void compute_dkv(
 ) {
   uint32_t x[kK / 8][2], w[kV / 8][2];
   load_own<kK>(x, s.x, at);
-  load_own<kV>(w, s.w, at);
   float Y[kV / 8][4] = {}, dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
   const float one[2] = {1.f, 1.f};
-  const float read[2] = {
-      p.decays ? f.read[16 * at.warp + at.g] : 1.f,
-      p.decays ? f.read[16 * at.warp + at.g + 8] : 1.f};
+  const float read[2] = {f.read[16 * at.warp + at.g], f.read[16 * at.warp + at.g + 8]};
   read_state<kK>(Y, x, copy, at);
 #pragma unroll
   for (int n = 0; n < kV / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) Y[n][e] *= read[e / 2];
   }
-  read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, one, at);
-#pragma unroll 1
-  for (int block = at.warp; block < (tokens + 15) / 16; ++block) {
-    float X[2][4], D[2][4], M[2][4];
-    products<kK>(X, x, s.y, block, at);
-    products<kV>(D, w, s.u, block, at);
-    decay_mask<Role::dkv>(M, f, block, p.decays, at);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const int column = 16 * block + 8 * n + 2 * at.t;
-      const float2 inverse = *reinterpret_cast<const float2*>(f.inverse + column);
-      const float2 delta = *reinterpret_cast<const float2*>(f.delta + column);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const float weight = M[n][e] * (e % 2 ? inverse.y : inverse.x);
-        const float dw = weight * (D[n][e] - (e % 2 ? delta.y : delta.x));
-        const bool own = column + e % 2 == 16 * at.warp + at.g + 8 * (e / 2);
-        const float value = (p.c2 * X[n][e] + p.c1) * X[n][e] + p.c0;
-        if (!own) crossing[e / 2] += dw * value;
-        D[n][e] = dw * (2.f * p.c2 * X[n][e] + p.c1);
-        X[n][e] = weight * value;
-      }
-    }
-    accumulate<kV>(Y, X, s.u, block, at);
-    accumulate<kK>(dx, D, s.y, block, at);
+  constexpr bool kOnce = kK <= 16;  // registers for dv and dk at once
+  if constexpr (!kOnce) {
+    float none[2] = {0.f, 0.f};
+    meet_others<kK, kV, true, false>(Y, dx, none, x, w, s, f, p, tokens, at);
+    store_rows<kV / 8>(Y, p.dv, p.wide_dv, 0, job, start, p, job.block * kV, p.V, one, at);
   }
-  store_rows<kV / 8>(Y, p.dv, p.wide_dv, 0, job, start, p, job.block * kV, p.V, one, at);
+  load_own<kV>(w, s.w, at);
+  read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, one, at);
+  meet_others<kK, kV, kOnce, true>(Y, dx, crossing, x, w, s, f, p, tokens, at);
+  if constexpr (kOnce)
+    store_rows<kV / 8>(Y, p.dv, p.wide_dv, 0, job, start, p, job.block * kV, p.V, one, at);
   store_rows<kK / 8>(dx, p.dk, p.wide_dk, job.block * p.dk_block, job, start, p, 0, p.K, one, at);
   if (p.decays) {
     crossing[0] = quad_sum(crossing[0]);

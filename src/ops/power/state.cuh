@@ -25,18 +25,14 @@ struct Features {
   static constexpr int kStride =
       16 * kTiles + 16;  // bytes of a row of the copy, free of bank conflicts
 
-  __host__ __device__ static constexpr Tile at(int n) {
-    for (int a = 0; a < kBlocks; ++a) {
-      const int width = kBlocks - a;
-      if (n < 8 * width) return {8 * a + n / width, a + n % width};
-      n -= 8 * width;
-    }
-    return {-1, n};
+  // The first tile of the features whose i lies in block a.
+  __host__ __device__ static constexpr int first(int a) {
+    int n = 0;
+    for (int m = 0; m < a; ++m) n += 8 * (kBlocks - m);
+    return n;
   }
   __host__ __device__ static constexpr int index(int i, int block) {
-    int n = 0;
-    for (int a = 0; a < i / 8; ++a) n += 8 * (kBlocks - a);
-    return n + i % 8 * (kBlocks - i / 8) + block - i / 8;
+    return first(i / 8) + i % 8 * (kBlocks - i / 8) + block - i / 8;
   }
   // Slot n of a warp: the block of i, and the block of j.
   __host__ __device__ static constexpr Tile slot(int n) {

@@ -41,8 +41,8 @@ struct FullStage<kK, kV, kRole, true> : Stage<kK, kV> {};
 struct Factors {
   float G[kC];               // log2 of the decay since the chunk's start
   float read[kC];            // what scales m(x) S
-  float inverse[kC];         // dkv: 1 / den of the others, 0 after the end
-  float delta[kC];           // dkv: Delta of the others
+  float inverse[kC];         // of the queries: 1 / den, 0 after the end
+  float delta[kC];           // of the queries: Delta, which counts in the first block of columns
   uint2 write[kC / 2];       // what scales u on its way into the state, in pairs
   uint32_t ones[2][kC / 2];  // the two rows beside u, in pairs
   float kept;                // e^{G_C}
@@ -82,7 +82,7 @@ __device__ __forceinline__ void load_rows(
     int width
 ) {
   constexpr int kUnits = kWidth / 8;
-  for (int n = threadIdx.x; n < kC * kUnits; n += kPowerThreads) {
+  for (int n = hidden(int(threadIdx.x)); n < kC * kUnits; n += kPowerThreads) {
     const int row = n / kUnits, unit = n % kUnits, column = first + 8 * unit;
     const bool valid = start + row < T && column < width;
     const __nv_bfloat16* address = row_of<__nv_bfloat16>(from, job, valid ? start + row : 0);
@@ -108,35 +108,39 @@ __device__ __forceinline__ void load_stage(
 
 // --- factors of the tokens, by one warp; a lane has tokens 4 l .. 4 l + 3 -------------------------------
 
-struct Raw {
-  float g[4], den[4], delta[4];
-};
-
+// On their way: log-decay, den and Delta, each where the factor made of it will stand.
 template <Role kRole>
-__device__ Raw load_factors(const PowerSweep& p, const Job& job, int64_t start) {
-  Raw raw;
+__device__ __forceinline__ void load_factors(
+    const PowerSweep& p, const Job& job, int64_t start, Factors& f
+) {
+  const int lane = hidden(int(threadIdx.x) % 32);
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
-    const int64_t t = start + 4 * (threadIdx.x % 32) + n;
-    const bool valid = t < p.T;
-    raw.g[n] = p.decays && valid ? *row_of<float>(p.g, job, t) : 0.f;
-    raw.den[n] = 1.f;
-    raw.delta[n] = 0.f;
-    if (kRole == Role::dkv && p.normalise && valid) {
-      raw.den[n] = p.den[int64_t(job.bh) * p.T + t];
-      raw.delta[n] = p.delta[(int64_t(job.block) * p.B * p.H + job.bh) * p.T + t];
-    }
+    const int token = 4 * lane + n;
+    const bool valid = start + token < p.T;
+    const int64_t t = valid ? start + token : 0, at = int64_t(job.bh) * p.T + t;
+    if (p.decays) copy_number_async(f.G + token, row_of<float>(p.g, job, t), valid);
+    if (kRole == Role::forward || !p.normalise) continue;
+    copy_number_async(f.inverse + token, p.den + at, valid);
+    copy_number_async(f.delta + token, p.delta + at, valid);
   }
-  return raw;
+  copy_commit();
 }
 
 // A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
 template <Role kRole>
-__device__ float prepare_factors(const Raw& raw, int64_t tokens, Factors& f) {
+__device__ __forceinline__ float prepare_factors(
+    const PowerSweep& p, const Job& job, int64_t tokens, Factors& f
+) {
+  copy_wait<0>();
+  __syncwarp();
   const int lane = threadIdx.x % 32;
   float G[4], write[4], ones[4], sum = 0.f;
 #pragma unroll
-  for (int n = 0; n < 4; ++n) G[n] = sum += fmaxf(raw.g[n] * 1.4426950408889634f, -127.f);
+  for (int n = 0; n < 4; ++n) {
+    const float g = p.decays ? f.G[4 * lane + n] : 0.f;
+    G[n] = sum += fmaxf(g * 1.4426950408889634f, -127.f);
+  }
   float before = sum;
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {
@@ -152,17 +156,19 @@ __device__ float prepare_factors(const Raw& raw, int64_t tokens, Factors& f) {
     const float since = exp2_fast(G[n]), until = exp2_fast(last - G[n]);
     const float valid = t < tokens ? 1.f : 0.f;
     f.G[t] = G[n];
-    if (kRole == Role::dkv) {
-      const float inverse = valid / raw.den[n];
-      f.read[t] = until;
-      f.inverse[t] = inverse;
-      f.delta[t] = raw.delta[n];
-      write[n] = since * inverse;
-      ones[n] = -raw.delta[n] * write[n];
-    } else {
-      f.read[t] = since;
-      write[n] = ones[n] = until * valid;
+    f.read[t] = kRole == Role::dkv ? until : since;
+    write[n] = ones[n] = until * valid;
+    if (kRole == Role::forward) continue;
+    float inverse = valid, delta = 0.f;
+    if (p.normalise && t < tokens) {
+      inverse = 1.f / (p.clamps ? fmaxf(f.inverse[t], p.eps) : f.inverse[t]);
+      if (job.block == 0) delta = f.delta[t];
     }
+    f.inverse[t] = inverse;
+    f.delta[t] = delta;
+    if (kRole != Role::dkv) continue;
+    write[n] = since * inverse;
+    ones[n] = -delta * write[n];
   }
 #pragma unroll
   for (int n = 0; n < 4; n += 2) {
