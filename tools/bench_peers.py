@@ -45,12 +45,11 @@ def function(name, torch, B, T, H, K, V):
         k = F.normalize(k, dim=-1)
         return (lambda q, k, v, g, beta: chunk_gated_delta_rule(q, k, v, g=g, beta=beta)[0],
                 [q, k, v, g, beta])
-    heads_first = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
     if name == "based fused_chunk":
         from fla.ops.based import fused_chunk_based
-        return lambda q, k, v: fused_chunk_based(q, k, v, use_norm=True), heads_first
+        return lambda q, k, v: fused_chunk_based(q, k, v, use_norm=True), [q, k, v]
     from fla.ops.based import parallel_based
-    return lambda q, k, v: parallel_based(q, k, v, use_norm=True), heads_first
+    return lambda q, k, v: parallel_based(q, k, v, use_norm=True), [q, k, v]
 
 
 def summary(ms):

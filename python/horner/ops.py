@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 Form = Literal[
-    "auto", "recurrent", "parallel", "chunked", "step", "recurrent kernel", "chunked kernel"
+    "auto", "recurrent", "parallel", "chunked", "step",
+    "step kernel", "chunked kernel", "parallel kernel", "recurrent kernel", "direct kernel"
 ]
 Arguments = ParamSpec("Arguments")
 

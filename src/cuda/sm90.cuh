@@ -46,6 +46,13 @@ __device__ inline void copy_async(uint32_t to, const void* from, bool valid) {
                "r"(valid ? 16 : 0)
                : "memory");
 }
+// One number of 4 bytes, likewise.
+__device__ inline void copy_number_async(float* to, const float* from, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
+               "l"(from),
+               "r"(valid ? 4 : 0)
+               : "memory");
+}
 __device__ inline void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kPending>
 __device__ inline void copy_wait() {
@@ -86,9 +93,12 @@ __device__ inline uint2 weight_pair(float2 w) {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-// A barrier in shared memory that opens when one thread has arrived and the bytes it expects are there.
-__device__ inline void barrier_init(uint32_t barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+// A barrier in shared memory that opens when `count` threads have arrived and the bytes they expect are there.
+__device__ inline void barrier_init(uint32_t barrier, int count = 1) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+__device__ inline void barrier_arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 __device__ inline void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -159,9 +169,10 @@ __device__ inline void product_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 // The compiler must not touch accumulators before the wait: stand between.
-__device__ inline void settle(float (&d)[32]) {
+template <int kCount>
+__device__ inline void settle(float (&d)[kCount]) {
 #pragma unroll
-  for (int i = 0; i < 32; ++i) asm volatile("" : "+f"(d[i])::"memory");
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 #define HORNER_ACCUMULATORS                                                                     \
@@ -198,6 +209,35 @@ __device__ inline void product(float (&d)[32], const uint32_t (&a)[4], uint64_t 
   );
 }
 
+// The same 64 x 32 x 16: b has 32 rows, or columns where it is read transposed.
+#define HORNER_HALF "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
+#define HORNER_BIND_HALF(d)                                                                       \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+      "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),    \
+      "+f"(d[15])
+template <bool kTransposeA, bool kTransposeB>
+__device__ inline void product(float (&d)[16], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.b32 p, %18, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " HORNER_HALF
+      ", %16, %17, p, 1, 1, %19, %20;}"
+      : HORNER_BIND_HALF(d)
+      : "l"(a), "l"(b), "r"(int(add)), "n"(int(kTransposeA)), "n"(int(kTransposeB))
+  );
+}
+template <bool kTransposeB>
+__device__ inline void product(float (&d)[16], const uint32_t (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.b32 p, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " HORNER_HALF
+      ", {%16,%17,%18,%19}, %20, p, 1, 1, %22;}"
+      : HORNER_BIND_HALF(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)), "n"(int(kTransposeB))
+  );
+}
+
+#undef HORNER_HALF
+#undef HORNER_BIND_HALF
 #undef HORNER_ACCUMULATORS
 #undef HORNER_BIND
 #endif

@@ -35,6 +35,8 @@ const std::vector<BenchShape>& shapes() {
       {"P2", {8, 2048, 16, 16, 16, 128}},
       {"P3", {4, 8192, 16, 16, 16, 64}},
       {"P4", {1, 32768, 16, 16, 16, 64}},
+      {"D1", {64, 1, 16, 16, 16, 64}},  // one token of each of 64 streams
+      {"D2", {64, 1, 16, 16, 128, 128}},
       {"C1", {1, 512, 4, 4, 32, 32}},
       {"C2", {1, 512, 4, 4, 16, 32}},
   };
@@ -57,6 +59,8 @@ const std::vector<Subject>& subjects() {
       {"linear", "decay per key", "key", "", {"S1", "S2", "S3"}, {"C1"}},
       {"delta", "decay per head", "head", "", {"S1", "S2"}, {"C1"}},
       {"scan", "elementwise", "key", "", {"S2"}, {"C1"}},
+      {"power", "order 2, one token", "none", "order=2", {"D1"}, {}},
+      {"linear", "decay per head, one token", "head", "", {"D2"}, {}},
   };
   return list;
 }
@@ -121,10 +125,12 @@ std::vector<Job> jobs(const BenchOptions& options, bool on_cpu) {
 
 at::ScalarType low_type(at::Device device) { return device.is_cpu() ? at::kFloat : at::kBFloat16; }
 
-// One call as a program would make it: inputs that want gradients, and the gradient of o.
+// One call as a program would make it: inputs that want gradients, and the gradient of o. One token goes on from
+// a state, and has no gradient.
 struct Call {
   const Op& op;
   Inputs in;
+  State state = {};
   Options options;
   std::vector<std::string> names;
   std::vector<at::Tensor> leaves;
@@ -133,16 +139,22 @@ struct Call {
   Call(const Op& o, const Inputs& inputs, const Options& settings, at::ScalarType type)
       : op(o), in(inputs), options(settings) {
     const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+    const bool step = in.v.size(1) == 1;
     for (const Input& input : op.inputs) {
       at::Tensor& x = in.*input.tensor;
       if (!x.defined()) continue;
       const bool gate = (input.name == "g" || input.name == "beta") && op.name != "scan";
-      x = x.to(gate ? wide : type).detach().requires_grad_(true);
+      x = x.to(gate ? wide : type).detach().requires_grad_(!step);
+      if (step) continue;
       leaves.push_back(x);
       names.push_back(fmt::format("d{}", input.name));
     }
+    if (!step) return;
+    options.final_state = true;
+    state = op.zero_state(in, 0, options);
+    for (at::Tensor& part : state.parts) part.fill_(1.0 / 3);
   }
-  Result forward() const { return run(op, in, {}, options); }
+  Result forward() const { return run(op, in, state, options); }
   std::vector<at::Tensor> both() const {
     return torch::autograd::grad({forward().o}, leaves, {grad}, {}, false, true);
   }
@@ -161,15 +173,21 @@ std::string plain_form(const Job& job) {
 }
 
 Values evaluate(
-    const Job& job, const Inputs& in, const at::Tensor& grad, at::ScalarType type, bool plain
+    const Job& job,
+    const Inputs& in,
+    const at::Tensor& grad,
+    at::ScalarType type,
+    bool plain,
+    bool state
 ) {
   Call call(job.op, in, job.variant.options, type);
-  call.options.final_state = plain_form(job) == "chunked";
+  call.options.final_state = state;
   if (plain) call.options.form = plain_form(job);
   const Result y = call.forward();
   Values all{call.names, {}};
-  all.tensors =
-      torch::autograd::grad({y.o}, call.leaves, {grad.to(y.o.scalar_type())}, {}, false, true);
+  if (!call.leaves.empty())
+    all.tensors =
+        torch::autograd::grad({y.o}, call.leaves, {grad.to(y.o.scalar_type())}, {}, false, true);
   all.names.emplace_back("o");
   all.tensors.push_back(y.o.detach());
   for (const at::Tensor& part : y.state.parts) {
@@ -201,12 +219,19 @@ void check_errors(const Job& job, at::Device device, int64_t seed, BenchRow& row
   const Inputs rounded = sample_inputs({job.op, job.variant, some, device, uint64_t(seed)}, type);
   const at::Tensor grad =
       at::randn({1, some.T, some.H, some.V}, at::device(device).dtype(at::kFloat)).to(type);
-  const Values exact = evaluate(job, rounded, grad, at::kDouble, true);
-  const Values got = evaluate(job, rounded, grad, type, false);
+  // The final state too, where asking for it does not change what runs.
+  const Call call(job.op, rounded, job.variant.options, type);
+  Options asked = call.options;
+  asked.final_state = true;
+  const bool state =
+      plain_form(job) == "chunked" && chosen_form(job.op, call.in, call.state, asked) ==
+                                          chosen_form(job.op, call.in, call.state, call.options);
+  const Values exact = evaluate(job, rounded, grad, at::kDouble, true, state);
+  const Values got = evaluate(job, rounded, grad, type, false, state);
   const Values plain = [&] {
     std::optional<RoundedProducts> low;
     if (type == at::kBFloat16) low.emplace();
-    return evaluate(job, rounded, grad, type, true);
+    return evaluate(job, rounded, grad, type, true, state);
   }();
   double worst = -1;
   for (size_t i = 0; i < exact.tensors.size(); ++i) {
@@ -240,10 +265,10 @@ void time_calls(
     }
   };
   row.eager_forward = clock.eager(forward, repeats);
-  row.eager_both = clock.eager(both, repeats);
   row.forward = guarded(clock.replay, forward);
-  row.both = guarded(clock.replay, both);
-  if (clock.peak_bytes != nullptr) row.bytes = clock.peak_bytes(both);
+  if (both) row.eager_both = clock.eager(both, repeats);
+  if (both) row.both = guarded(clock.replay, both);
+  if (clock.peak_bytes != nullptr) row.bytes = clock.peak_bytes(both ? both : forward);
 }
 
 BenchRow time_job(
@@ -259,14 +284,14 @@ BenchRow time_job(
   const Dims& d = job.shape.dims;
   const Inputs in = sample_inputs({job.op, job.variant, d, device, uint64_t(options.seed)}, type);
   Call call(job.op, in, job.variant.options, type);
-  row.form = chosen_form(job.op, call.in, {}, call.options);
-  const Costs cost = costs(job.op, call.in, call.options, row.form);
+  row.form = chosen_form(job.op, call.in, call.state, call.options);
+  const Costs cost = costs(job.op, call.in, call.state, call.options, row.form);
   const auto floor = [&](const Cost& c) {
     return std::max(c.bytes / report.copy_rate, c.flops / report.matmul_rate);
   };
   row.floor_forward = floor(cost.forward);
   row.floor_both = floor(cost.both);
-  row.binds = cost.both.bytes / report.copy_rate >= row.floor_both ? "bytes" : "flops";
+  row.binds = cost.forward.bytes / report.copy_rate >= row.floor_forward ? "bytes" : "flops";
   if (!row.failure.empty()) return row;
   call.grad = at::randn({d.B, d.T, d.H, d.V}, at::device(device).dtype(at::kFloat)).to(type);
   const Call fixed(job.op, in, job.variant.options, type);
@@ -274,9 +299,8 @@ BenchRow time_job(
     const at::NoGradGuard none;
     fixed.forward();
   };
-  time_calls(
-      timer(device), int(options.repeats), forward, [&] { call.both(); }, row
-  );
+  const Work both = call.leaves.empty() ? Work() : Work([&] { call.both(); });
+  time_calls(timer(device), int(options.repeats), forward, both, row);
   return row;
 }
 
@@ -440,6 +464,7 @@ BenchReport bench_ops(const BenchOptions& options, const Tell& tell) {
   }
   if (device.is_cuda()) {
     for (const BenchShape& shape : used) {
+      if (shape.dims.T == 1) continue;
       for (const char* backend : {"cuDNN", "flash"})
         report.rows.push_back(time_sdpa(backend, shape, options));
     }

@@ -29,7 +29,9 @@ std::pair<double, double> flops(const Op& op, const Dims& d, const Options& o, b
 
 }  // namespace
 
-Costs costs(const Op& op, const Inputs& in, const Options& o, std::string_view form) {
+Costs costs(
+    const Op& op, const Inputs& in, const State& state, const Options& o, std::string_view form
+) {
   const Dims d = dims_of(in);
   const double inputs = bytes(in.q) + bytes(in.k) + bytes(in.v) + bytes(in.g) + bytes(in.beta);
   const double out = bytes(in.v) * double(d.H) / double(d.G);
@@ -39,6 +41,7 @@ Costs costs(const Op& op, const Inputs& in, const Options& o, std::string_view f
                                          : 2 * (inputs + out) - (in.g.defined() ? 0 : bytes(in.q)) +
                                                (o.norm == "sum" ? 2 * out : 0);
   const double rows = double(d.B * d.T * d.H);
+  if (!state.empty()) return {{inputs + out + 2.0 * double(state.bytes()), 0}, {}};
   const auto [forward, backward] = flops(op, d, o, form.starts_with("chunked"));
   return {
       {inputs + out, rows * forward}, {inputs + out + again + inputs, rows * (forward + backward)}};

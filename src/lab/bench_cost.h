@@ -8,6 +8,7 @@
 //   attention            the same                             T(K+V)                2.5T(K+V)
 //   delta                the same                             4C(K+V) + 6KV + C^2   2.7 fwd
 //   scan                 g v + h         + g, h, dh, dg, dv   -                     -
+// One token reads its state and writes it.
 #pragma once
 
 #include "ops/op.h"
@@ -20,6 +21,6 @@ struct Cost {
 struct Costs {
   Cost forward, both;
 };
-Costs costs(const Op&, const Inputs&, const Options&, std::string_view form);
+Costs costs(const Op&, const Inputs&, const State&, const Options&, std::string_view form);
 
 }  // namespace horner

@@ -39,6 +39,7 @@ struct KernelNode : torch::autograd::Function<KernelNode> {
     outputs.insert(outputs.end(), y.state.parts.begin(), y.state.parts.end());
     variable_list saved = gradient_tensors(*held->op, held->in, held->state);
     saved.push_back(y.o);
+    saved.push_back(y.norm);
     ctx->save_for_backward(saved);
     ctx->set_materialize_grads(false);
     held->in = {};
@@ -56,6 +57,8 @@ struct KernelNode : torch::autograd::Function<KernelNode> {
     );
     variable_list saved = ctx->get_saved_variables();
     Result y, dy;
+    y.norm = saved.back();
+    saved.pop_back();
     y.o = saved.back();
     saved.pop_back();
     dy.o = grads[0];
@@ -110,7 +113,11 @@ Result run_kernel(
   std::erase_if(present, [](const at::Tensor& x) { return !x.defined(); });
   bool graph = false;
   for (const at::Tensor& x : present) graph = graph || x.requires_grad();
-  if (!graph || !at::GradMode::is_enabled()) return kernel.forward(in, state, options);
+  if (!graph || !at::GradMode::is_enabled()) {
+    Result y = kernel.forward(in, state, options);
+    if (!options.log_norm) y.norm = at::Tensor();
+    return y;
+  }
   auto held = c10::make_intrusive<Held>();
   held->op = &op;
   held->kernel = &kernel;

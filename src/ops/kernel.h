@@ -11,6 +11,7 @@ struct Kernel {
   // Why it cannot run these inputs; empty: it can. They have passed check_inputs.
   std::string (*refuses)(const Inputs&, const State&, const Options&);
   Form forward;
+  // forward may leave in norm what backward wants of it, in any form; the caller does not see it.
   // Gradients of op.inputs, then of the parts of the state; undefined where there is none.
   // y is what forward returned, or empty; dy its gradient, whose tensors may be undefined.
   std::vector<at::Tensor> (*backward

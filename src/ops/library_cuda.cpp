@@ -2,10 +2,12 @@
 #include "ops/kernel.h"
 #include "ops/library.h"
 #include "ops/linear/linear_cuda.h"
+#include "ops/power/power_cuda.h"
 #include "ops/scan/scan_cuda.h"
 
 TORCH_LIBRARY_IMPL(horner, CUDA, m) {
   horner::set_kernels("linear", horner::linear_kernels());
+  horner::set_kernels("power", horner::power_kernels());
   horner::set_kernels("scan", horner::scan_kernels());
   horner::register_forms(m);
 }

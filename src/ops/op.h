@@ -5,7 +5,7 @@
 //   parallel   all pairs (t, s) at once                              quadratic
 //   chunked    parallel inside a chunk, recurrent between chunks     linear; what training uses
 //   step       the definition for one token                          constant; what decoding uses
-// On a GPU some of them also exist as a "recurrent kernel" or "chunked kernel": see kernel.h.
+// On a GPU some of them also exist as kernels ("chunked kernel"), and power's definition as "direct kernel": see kernel.h.
 //
 // Layout (B,T,H,K); k, v, g and beta may have G = H/r heads, and query head h reads head h / r of them.
 // Every form takes any T >= 1 and any initial state, and can return the state after the last token.
@@ -78,7 +78,16 @@ struct Options {
         "form",
         form,
         "how it is computed",
-        {"auto", "recurrent", "parallel", "chunked", "step", "recurrent kernel", "chunked kernel"}
+        {"auto",
+         "recurrent",
+         "parallel",
+         "chunked",
+         "step",
+         "step kernel",
+         "chunked kernel",
+         "parallel kernel",
+         "recurrent kernel",
+         "direct kernel"}
     );
     visit("chunk", chunk, "tokens per chunk of the chunked form");
     visit("scale", scale, "factor of q.k; none: 1/sqrt(K) for attention and power, 1 elsewhere");

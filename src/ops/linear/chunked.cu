@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cuda/tensor_map.h"
+
 namespace horner::cuda {
 namespace {
 
@@ -62,50 +64,12 @@ cudaError_t launch(
   return cudaGetLastError();
 }
 
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-Encode find_encode() {  // from the driver, without linking against it
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result;
-  cudaGetDriverEntryPointByVersion(
-      "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result
-  );
-  return result == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(found) : nullptr;
-}
-
-// Boxes of 64 tokens by 64 columns of one head.
 cudaError_t encode(CUtensorMap& map, const Rows& x, const Sweep& p, int width) {
-  static const Encode function = find_encode();
-  if (function == nullptr) return cudaErrorNotSupported;
-  const cuuint64_t sizes[] = {
-      cuuint64_t(width), cuuint64_t(p.H / x.group), cuuint64_t(p.T), cuuint64_t(p.B)};
-  cuuint64_t strides[] = {cuuint64_t(x.h) * 2, cuuint64_t(x.t) * 2, cuuint64_t(x.b) * 2};
-  for (int i = 0; i < 3; ++i) {
-    if (sizes[i + 1] == 1) strides[i] = 16;  // any, where nothing is strided
-  }
-  const cuuint32_t box[] = {64, 1, 64, 1}, steps[] = {1, 1, 1, 1};
-  const CUresult result = function(
-      &map,
-      CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      4,
-      x.data,
-      sizes,
-      strides,
-      box,
-      steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
-  );
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+  return encode_tiles(map, x.data, {p.B, p.T, p.H / x.group, width, x.b, x.t, x.h});
 }
 
 cudaError_t encode(Maps& maps, const Sweep& p) {
-  int device = 0;  // setting it gives this thread the context that the driver's call needs
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaSetDevice(device);
-  if (error == cudaSuccess) error = encode(maps.q, p.q, p, p.R);
+  cudaError_t error = encode(maps.q, p.q, p, p.R);
   if (error == cudaSuccess) error = encode(maps.k, p.k, p, p.R);
   if (error == cudaSuccess) error = encode(maps.v, p.v, p, p.N);
   return error == cudaSuccess && p.x.data ? encode(maps.x, p.x, p, p.N) : error;

@@ -28,6 +28,24 @@ struct PowerRows {
   int group = 1;
 };
 
+// Level 1: all pairs, token by token, any order up to 16, K, V <= 256, no states.
+enum class PowerType { f64, f32, f16, bf16 };
+struct PowerDirect {
+  int64_t B = 0, T = 0, H = 0;
+  int K = 0, V = 0, order = 0, g_group = 1;
+  double c[17] = {}, scale = 1, eps = 0;
+  bool normalise = false, clamps = false;
+  PowerType type = PowerType::f32;
+  PowerRows q, k, v, dO;
+  const double* G = nullptr;  // (B,T,H/g_group): sum of the log-decays up to t; null: none
+  void* o = nullptr;          // (B,T,H,V)
+  // Gradients, in the accumulator's type, per query head; dq == nullptr: forward.
+  void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  void *inverse = nullptr, *delta = nullptr;  // (B,T,H) scratch: 1 / den, Delta
+  double* flow = nullptr;                     // (B,T,H): gradient of G_t
+};
+cudaError_t power_direct(const PowerDirect&, cudaStream_t);
+
 constexpr int kPowerChunk = 128, kPowerThreads = 256;
 
 // Level 2: chunks of 128 tokens on tensor cores, bf16, order <= 2, K <= 32, states fp32 in registers.
@@ -35,25 +53,31 @@ constexpr int kPowerChunk = 128, kPowerThreads = 256;
 struct PowerSweep {
   int64_t B = 0, T = 0, H = 0;
   int K = 0, V = 0, order = 2;
-  int blocks = 1;                  // of columns
-  int segments = 1, length = 0;    // of time, in chunks each
-  float c0 = 0, c1 = 0, c2 = 0;    // scale included: p(q.k)
+  int blocks = 1;                // of columns
+  int segments = 1, length = 0;  // of time, in chunks each
+  float c0 = 0, c1 = 0, c2 = 0;  // scale included: p(q.k)
   bool normalise = false, decays = false, clamps = false;
   float eps = 0;
-  PowerRows q, k, v, g;            // g fp32
-  PowerRows o;                     // forward, bf16
-  PowerRows dO, dq, dk, dv;        // bf16, or fp32 where blocks or query heads are still to be summed
+  PowerRows q, k, v, g;      // g fp32
+  PowerRows o;               // forward, bf16
+  PowerRows dO, dq, dk, dv;  // bf16, or fp32 where blocks or query heads are still to be summed
   int64_t dq_block = 0, dk_block = 0;  // elements between the sums of two blocks
   bool wide_dq = false, wide_dk = false, wide_dv = false;
-  float* den = nullptr;            // (B,H,T); written by the sweep of dq, read by that of dk and dv
-  float* delta = nullptr;          // (blocks,B,H,T)
-  float *rho = nullptr, *kappa = nullptr, *early = nullptr, *late = nullptr;  // (blocks,B,H,T), with a decay
-  // (B,H,blocks,segments,registers,threads): the state after each segment on its own, then entering the next
-  float *S = nullptr, *Z = nullptr;
-  float* passed = nullptr;         // (B,H,segments): log2 of the decay of a segment
-  const float *first = nullptr, *last_grad = nullptr;  // (B,H/group,F,V~), contiguous; null: zero
-  float *last = nullptr, *first_grad = nullptr;        // of B,G heads, of B,H heads; null: not wanted
-  float* first_grad_ones = nullptr;                    // (blocks,B,H,F): the column of ones of first_grad
+  float* den =
+      nullptr;  // (B,H,T): forward writes it (null: not wanted), the backward reads it and o
+  float* delta = nullptr;  // (B,H,T) scratch of the backward
+  float *rho = nullptr, *kappa = nullptr, *early = nullptr,
+        *late = nullptr;  // (blocks,B,H,T), with a decay
+  // States as the threads hold them, (B,H,blocks,segments,registers,threads): after each segment on its own, then
+  // entering the next; one segment: the first and the last, where there are any, and the gradient of the last.
+  float *S = nullptr, *Z = nullptr, *S_first = nullptr, *S_last = nullptr, *Z_last = nullptr,
+        *dS = nullptr;
+  float* passed = nullptr;   // (B,H,segments): log2 of the decay of a segment
+  float* dS_left = nullptr;  // (B,H): what of dS reaches the first state
+  // States as the op has them, contiguous: (B,H/group,F,V~), first_grad of B,H heads; null: zero, or not wanted.
+  const float *first = nullptr, *last_grad = nullptr;
+  float *last = nullptr, *first_grad = nullptr;
+  float* first_grad_ones = nullptr;  // (blocks,B,H,F): the column of ones of first_grad
   int state_group = 1;
 };
 
@@ -61,7 +85,48 @@ int power_columns(int K);    // columns of v that a block owns
 int power_registers(int K);  // of the state, per thread
 cudaError_t power_forward(const PowerSweep&, cudaStream_t);
 cudaError_t power_backward(const PowerSweep&, cudaStream_t);
-// dg (B,T,H/group) from rho, kappa, early, late, S and Z.
-cudaError_t power_gate(const PowerSweep&, float* dg, cudaStream_t);
+
+// dg (B,T,H/group) from what power_backward left in p. Between two segments the flow is <Z, S> itself.
+struct PowerGate {
+  const float* end = nullptr;  // (B,H/group): <dS_T, S_T>; null: 0
+  float* between = nullptr;    // (B,H,segments) scratch
+  float* dg = nullptr;         // (B,T,H/group)
+};
+cudaError_t power_gate(const PowerSweep&, const PowerGate&, cudaStream_t);
+
+// Level 3: all pairs on the tensor cores of sm_90a (wgmma), bf16, K, V <= 128, order <= 10, no decay, no states.
+struct PowerParallel {
+  int64_t B = 0, T = 0, H = 0;
+  int64_t padded = 0;      // T, rounded up to a multiple of 64
+  int64_t processors = 1;  // of the GPU
+  int K = 0, V = 0, order = 2;
+  float c[11] = {}, eps = 0;  // scale included
+  bool normalise = false, clamps = false;
+  PowerRows q, k, v, o;      // bf16
+  PowerRows dO, dq, dk, dv;  // dk and dv fp32 where query heads are still to be summed
+  bool wide = false;
+  // (B,H,padded): 1 / den, 1 without a normaliser, 0 after the end; negative where den was held at eps, and so a
+  // constant. The forward writes it; null: not wanted.
+  float* inverse = nullptr;
+  float *factor = nullptr,
+        *delta = nullptr;  // the same, scratch of the backward: |inverse| and Delta
+};
+cudaError_t power_parallel_forward(const PowerParallel&, cudaStream_t);
+cudaError_t power_parallel_backward(const PowerParallel&, cudaStream_t);
+
+// One token, order <= 2, K <= 64, V <= 128, bf16 or fp32. The state (B,G,F,V~) is read once and written once.
+struct PowerStep {
+  int64_t B = 0;
+  int H = 0, G = 0, K = 0, V = 0, order = 2, features = 0;
+  float c0 = 0, c1 = 0, c2 = 0, eps = 0;  // scale included
+  bool normalise = false, clamps = false, bf16 = true;
+  const void *q = nullptr, *k = nullptr, *v = nullptr;  // (B,1,heads,width), strides in elements
+  int64_t q_b = 0, q_h = 0, k_b = 0, k_h = 0, v_b = 0, v_h = 0;
+  const float* g = nullptr;      // (B,G); null: no decay
+  const float* first = nullptr;  // null: zero
+  float* last = nullptr;         // null: not wanted
+  void* o = nullptr;             // (B,1,H,V)
+};
+cudaError_t power_step(const PowerStep&, cudaStream_t);
 
 }  // namespace horner::cuda

@@ -1,0 +1,96 @@
+// `power`, level 3: the kernels over all pairs (parallel.cuh), and their launch.
+#include "ops/power/parallel.cuh"
+
+#include <algorithm>
+
+#include "cuda/tensor_map.h"
+
+namespace horner::cuda {
+namespace {
+
+extern __shared__ unsigned char dynamic[];
+
+template <int kD, Part kPart, int kOrder>
+__global__ void __launch_bounds__(Plan<kD, kPart>::kThreads, 1) pairs_kernel(
+    const __grid_constant__ PowerParallel p, const __grid_constant__ ParallelMaps maps
+) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  // wgmma's swizzle wants tiles at multiples of 1024 bytes.
+  all_pairs<kD, kPart, kOrder>(p, maps, dynamic + (1024 - shared_address(dynamic) % 1024) % 1024);
+#endif
+}
+
+// Delta_t = do_t.o_t, a warp per token; 0 where den was held (its inverse is then marked by a sign).
+__global__ void delta_kernel(const __grid_constant__ PowerParallel p) {
+  const int64_t index = int64_t(blockIdx.x) * 8 + threadIdx.x / 32;
+  const int64_t t = index % p.padded, bh = index / p.padded, b = bh / p.H, h = bh % p.H;
+  if (bh >= p.B * p.H) return;
+  float sum = 0.f;
+  if (t < p.T && p.normalise) {
+    const __nv_bfloat16* o =
+        static_cast<const __nv_bfloat16*>(p.o.data) + b * p.o.b + t * p.o.t + h * p.o.h;
+    const __nv_bfloat16* dO =
+        static_cast<const __nv_bfloat16*>(p.dO.data) + b * p.dO.b + t * p.dO.t + h * p.dO.h;
+    for (int c = threadIdx.x % 32; c < p.V; c += 32)
+      sum += __bfloat162float(o[c]) * __bfloat162float(dO[c]);
+  }
+#pragma unroll
+  for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
+  if (threadIdx.x % 32 != 0) return;
+  const float inverse = p.inverse[index];
+  p.delta[index] = inverse < 0.f ? 0.f : sum;
+  p.factor[index] = fabsf(inverse);
+}
+
+template <int kD, Part kPart, int kOrder>
+cudaError_t launch_pairs(const PowerParallel& p, const ParallelMaps& maps, cudaStream_t stream) {
+  using P = Plan<kD, kPart>;
+  const auto kernel = pairs_kernel<kD, kPart, kOrder>;
+  const int bytes = int(sizeof(Memory<kD, kPart>)) + 1024;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error != cudaSuccess) return error;
+  const int64_t jobs = p.B * p.H * ((p.padded / 64 + P::kGroups - 1) / P::kGroups);
+  kernel<<<unsigned(std::min(jobs, p.processors)), P::kThreads, bytes, stream>>>(p, maps);
+  return cudaGetLastError();
+}
+
+cudaError_t encode(CUtensorMap& map, const PowerRows& x, const PowerParallel& p, int width) {
+  return encode_tiles(map, x.data, {p.B, p.T, p.H / x.group, width, x.b, x.t, x.h});
+}
+
+cudaError_t encode(ParallelMaps& maps, const PowerParallel& p) {
+  cudaError_t error = encode(maps.q, p.q, p, p.K);
+  if (error == cudaSuccess) error = encode(maps.k, p.k, p, p.K);
+  if (error == cudaSuccess) error = encode(maps.v, p.v, p, p.V);
+  return error == cudaSuccess && p.dO.data ? encode(maps.dO, p.dO, p, p.V) : error;
+}
+
+template <Part kPart>
+cudaError_t choose(const PowerParallel& p, const ParallelMaps& maps, cudaStream_t stream) {
+  if (p.K <= 64 && p.V <= 64) {
+    return p.order == 2 ? launch_pairs<64, kPart, 2>(p, maps, stream)
+                        : launch_pairs<64, kPart, 0>(p, maps, stream);
+  }
+  return p.order == 2 ? launch_pairs<128, kPart, 2>(p, maps, stream)
+                      : launch_pairs<128, kPart, 0>(p, maps, stream);
+}
+
+}  // namespace
+
+cudaError_t power_parallel_forward(const PowerParallel& p, cudaStream_t stream) {
+  ParallelMaps maps;
+  const cudaError_t error = encode(maps, p);
+  return error == cudaSuccess ? choose<Part::forward>(p, maps, stream) : error;
+}
+
+cudaError_t power_parallel_backward(const PowerParallel& p, cudaStream_t stream) {
+  ParallelMaps maps;
+  cudaError_t error = encode(maps, p);
+  if (error != cudaSuccess) return error;
+  delta_kernel<<<unsigned((p.B * p.H * p.padded + 7) / 8), 256, 0, stream>>>(p);
+  error = choose<Part::dq>(p, maps, stream);
+  return error == cudaSuccess ? choose<Part::dkv>(p, maps, stream) : error;
+}
+
+}  // namespace horner::cuda

@@ -1,0 +1,111 @@
+// `power` over all pairs (parallel.cu), under the contract of ops/kernel.h.
+#include <ATen/Functions.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "ops/power/power.h"
+#include "ops/power/power_cuda.h"
+
+namespace horner {
+namespace {
+
+std::string refuses_parallel(const Inputs& in, const State& state, const Options& options) {
+  const int64_t K = in.q.size(3), V = in.v.size(3);
+  if (options.order > 10) return fmt::format("its order is at most 10, got {}", options.order);
+  if (in.v.scalar_type() != at::kBFloat16)
+    return c10::str("it computes in bf16, got ", in.v.scalar_type());
+  if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
+    return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
+  if (in.g.defined()) return "it has no decay";
+  if (!state.empty() || options.final_state) return "it knows no state";
+  const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
+  if (gpu->major != 9 || gpu->minor != 0)
+    return fmt::format("it is made for sm_90a, not sm_{}{}", gpu->major, gpu->minor);
+  return refuses_any_power(in, options);
+}
+
+struct Problem {
+  at::Tensor q, k, v;
+  cuda::PowerParallel p;
+  cudaStream_t stream;
+
+  Problem(const Inputs& in, const Options& options)
+      : q(readable(in.q)),
+        k(readable(in.k)),
+        v(readable(in.v)),
+        stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
+    const std::vector<double> c = series(options);
+    double power = 1;
+    for (size_t n = 0; n < c.size(); ++n, power *= scale_of(in, options))
+      p.c[n] = float(c[n] * power);
+    p.B = q.size(0);
+    p.T = q.size(1);
+    p.H = q.size(2);
+    p.padded = (p.T + 63) / 64 * 64;
+    p.processors = at::cuda::getDeviceProperties(in.v.device().index())->multiProcessorCount;
+    p.K = int(q.size(3));
+    p.V = int(v.size(3));
+    p.order = int(options.order);
+    p.eps = float(options.eps);
+    p.normalise = options.norm == "sum";
+    p.clamps = p.normalise && !options.odd;
+    p.q = rows(q, p.H);
+    p.k = rows(k, p.H);
+    p.v = rows(v, p.H);
+  }
+};
+
+// Its norm is 1 / den (B,H,padded), as the backward reads it.
+Result forward(const Inputs& in, const State&, const Options& options) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  Problem x(in, options);
+  Result y;
+  y.o = at::empty({x.p.B, x.p.T, x.p.H, x.p.V}, x.v.options());
+  y.norm = at::empty({x.p.B, x.p.H, x.p.padded}, x.v.options().dtype(at::kFloat));
+  x.p.o = rows(y.o, x.p.H);
+  x.p.inverse = y.norm.data_ptr<float>();
+  C10_CUDA_CHECK(cuda::power_parallel_forward(x.p, x.stream));
+  y.form = "parallel kernel";
+  return y;
+}
+
+std::vector<at::Tensor> backward(
+    const Inputs& in,
+    const State& state,
+    const Options& options,
+    const Result& given,
+    const Result& dy
+) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  const Result y = given.o.defined() && given.norm.defined() ? given : forward(in, state, options);
+  Problem x(in, options);
+  cuda::PowerParallel& p = x.p;
+  const int64_t G = x.k.size(2);
+  const at::Tensor o = readable(y.o), dO = readable(dy.o);
+  p.wide = G != p.H;
+  const auto own = x.q.options(), wide = own.dtype(at::kFloat);
+  const at::Tensor dq = at::empty({p.B, p.T, p.H, p.K}, own),
+                   dk = at::empty({p.B, p.T, p.H, p.K}, p.wide ? wide : own),
+                   dv = at::empty({p.B, p.T, p.H, p.V}, p.wide ? wide : own),
+                   scratch = at::empty({2, p.B, p.H, p.padded}, wide);
+  p.o = rows(o, p.H);
+  p.dO = rows(dO, p.H);
+  p.dq = rows(dq, p.H);
+  p.dk = rows(dk, p.H);
+  p.dv = rows(dv, p.H);
+  p.inverse = y.norm.data_ptr<float>();
+  p.factor = scratch[0].data_ptr<float>();
+  p.delta = scratch[1].data_ptr<float>();
+  C10_CUDA_CHECK(cuda::power_parallel_backward(p, x.stream));
+  const auto grouped = [&](const at::Tensor& d) {
+    return p.wide ? d.unflatten(2, {G, p.H / G}).sum(3).to(at::kBFloat16) : d;
+  };
+  return {dq, grouped(dk), grouped(dv), at::Tensor()};
+}
+
+}  // namespace
+
+Kernel power_parallel_kernel() { return {"parallel kernel", refuses_parallel, forward, backward}; }
+
+}  // namespace horner

@@ -1,0 +1,263 @@
+// The kernels of `power` under the contract of ops/kernel.h.
+#include "ops/power/power_cuda.h"
+
+#include <ATen/Functions.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "ops/power/power.cuh"
+#include "ops/power/power.h"
+
+namespace horner {
+namespace {
+
+using cuda::PowerRows;
+using cuda::PowerSweep;
+
+constexpr int64_t kSegment =
+    8;  // chunks: shorter segments do not pay; longer ones cost dg its precision
+
+std::string refuses_chunked(const Inputs& in, const State&, const Options& options) {
+  const int64_t K = in.q.size(3), V = in.v.size(3);
+  if (options.order > 2) return fmt::format("its order is at most 2, got {}", options.order);
+  if (in.v.scalar_type() != at::kBFloat16)
+    return c10::str("it computes in bf16, got ", in.v.scalar_type());
+  if (K > 32 || K % 8 != 0) return fmt::format("K is a multiple of 8 up to 32, got {}", K);
+  if (V > 256 || V % 8 != 0) return fmt::format("V is a multiple of 8 up to 256, got {}", V);
+  const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
+  if (gpu->major != 9)
+    return fmt::format("it is made for sm_90, not sm_{}{}", gpu->major, gpu->minor);
+  return refuses_any_power(in, options);
+}
+
+// The tensors of a call as the kernels read them, kept alive beside the pointers to them.
+struct Problem {
+  at::Tensor q, k, v, g, S0;
+  int64_t B, T, H, G, K, V, F, columns;  // columns of the state
+  PowerSweep p;
+  cudaStream_t stream;
+  std::vector<at::Tensor> held;
+
+  Problem(const Inputs& in, const State& state, const Options& options)
+      : q(readable(in.q)),
+        k(readable(in.k)),
+        v(readable(in.v)),
+        B(q.size(0)),
+        T(q.size(1)),
+        H(q.size(2)),
+        G(k.size(2)),
+        K(q.size(3)),
+        V(v.size(3)),
+        F(int64_t(feature_count(K, options.order))),
+        columns(V + (options.norm == "sum" ? 1 : 0)),
+        stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
+    const std::vector<double> c = series(options);
+    const double scale = scale_of(in, options);
+    p.B = B;
+    p.T = T;
+    p.H = H;
+    p.K = int(K);
+    p.V = int(V);
+    p.order = int(options.order);
+    p.c0 = float(c[0]);
+    if (c.size() > 1) p.c1 = float(c[1] * scale);
+    if (c.size() > 2) p.c2 = float(c[2] * scale * scale);
+    p.normalise = options.norm == "sum";
+    p.clamps = p.normalise && !options.odd;
+    p.eps = float(options.eps);
+    p.blocks = int((V + cuda::power_columns(p.K) - 1) / cuda::power_columns(p.K));
+    p.state_group = int(H / G);
+    p.q = rows(q, H);
+    p.k = rows(k, H);
+    p.v = rows(v, H);
+    if (in.g.defined()) {
+      g = in.g.detach().to(at::kFloat).contiguous();
+      p.decays = true;
+      p.g = {g.data_ptr(), g.stride(0), g.stride(1), g.stride(2), int(H / G)};
+    }
+    if (!state.empty()) {
+      S0 = state.parts[0].detach().to(at::kFloat).contiguous();
+      p.first = S0.data_ptr<float>();
+      p.S_first = state_scratch(1);
+    }
+  }
+
+  float* scratch(at::IntArrayRef sizes) {
+    held.push_back(at::empty(sizes, q.options().dtype(at::kFloat)));
+    return held.back().data_ptr<float>();
+  }
+
+  float* state_scratch(int64_t segments) {  // as the threads hold it
+    return scratch({B * H * p.blocks, segments, cuda::power_registers(p.K) * cuda::kPowerThreads});
+  }
+
+  // Few heads leave processors idle: cut time. anchored: no segment is longer than dg's precision allows.
+  void cut(bool anchored) {
+    const int64_t chunks = (T + cuda::kPowerChunk - 1) / cuda::kPowerChunk, jobs = B * H * p.blocks;
+    const int64_t processors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+    const int64_t whole = std::max<int64_t>(1, chunks / kSegment);
+    int64_t segments = std::clamp<int64_t>(processors / jobs, 1, whole);
+    if (anchored) segments = std::max(segments, (chunks + kSegment - 1) / kSegment);
+    p.length = int((chunks + segments - 1) / segments);
+    p.segments = int((chunks + p.length - 1) / p.length);
+    if (p.segments == 1) return;
+    p.S = state_scratch(p.segments);
+    p.passed = scratch({B * H, p.segments});
+  }
+};
+
+// Its norm is den (B,H,T), which the backward reads.
+Result forward(const Inputs& in, const State& state, const Options& options) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  Problem x(in, state, options);
+  x.cut(false);
+  Result y;
+  y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
+  x.p.o = rows(y.o, x.H);
+  if (x.p.normalise) {
+    y.norm = at::empty({x.B, x.H, x.T}, x.q.options().dtype(at::kFloat));
+    x.p.den = y.norm.data_ptr<float>();
+  }
+  if (options.final_state) {
+    y.state.parts = {at::empty({x.B, x.G, x.F, x.columns}, x.q.options().dtype(at::kFloat))};
+    x.p.last = y.state.parts[0].data_ptr<float>();
+    x.p.S_last = x.state_scratch(1);
+  }
+  C10_CUDA_CHECK(cuda::power_forward(x.p, x.stream));
+  y.form = "chunked kernel";
+  return y;
+}
+
+// A gradient of (B,T,H,width) as the kernel writes it, and as the op returns it: (blocks,..) in fp32 where
+// blocks of columns or the query heads of a group are still to be summed.
+struct Gradient {
+  at::Tensor whole;
+  int64_t G;
+
+  Gradient(
+      const Problem& x, int64_t width, int64_t blocks, int64_t groups, PowerRows& to, bool& wide
+  )
+      : G(groups) {
+    wide = blocks > 1 || groups != x.H;
+    whole = at::empty(
+        {blocks, x.B, x.T, x.H, width}, x.q.options().dtype(wide ? at::kFloat : at::kBFloat16)
+    );
+    to = rows(whole[0], x.H);
+  }
+  at::Tensor result() const {
+    at::Tensor sum = whole.size(0) == 1 ? whole[0] : whole.sum(0);
+    if (sum.size(2) != G) sum = sum.unflatten(2, {G, sum.size(2) / G}).sum(3);
+    return sum.to(at::kBFloat16);
+  }
+};
+
+std::vector<at::Tensor> backward(
+    const Inputs& in,
+    const State& state,
+    const Options& options,
+    const Result& given,
+    const Result& dy
+) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  Problem x(in, state, options);
+  Result y = given;
+  if (x.p.normalise && !(y.o.defined() && y.norm.defined())) y = forward(in, state, options);
+  PowerSweep& p = x.p;
+  const at::TensorOptions wide = x.q.options().dtype(at::kFloat);
+  x.cut(p.decays);
+  if (p.segments > 1) p.Z = x.state_scratch(p.segments);
+  const at::Tensor dO =
+      dy.o.defined() ? readable(dy.o) : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
+  p.dO = rows(dO, x.H);
+  at::Tensor dS, last;
+  if (!dy.state.parts.empty() && dy.state.parts[0].defined()) {
+    dS = dy.state.parts[0].detach().to(at::kFloat).contiguous();
+    p.last_grad = dS.data_ptr<float>();
+    p.dS = x.state_scratch(1);
+    if (p.decays) {
+      last = at::empty({x.B, x.G, x.F, x.columns}, wide);
+      p.last = last.data_ptr<float>();
+      p.S_last = x.state_scratch(1);
+    }
+  }
+  const Gradient dq(x, x.K, p.blocks, x.H, p.dq, p.wide_dq);
+  const Gradient dk(x, x.K, p.blocks, x.G, p.dk, p.wide_dk);
+  const Gradient dv(x, x.V, 1, x.G, p.dv, p.wide_dv);
+  p.dq_block = p.dk_block = x.B * x.T * x.H * x.K;
+  if (p.normalise) {
+    y.o = readable(y.o);
+    p.o = rows(y.o, x.H);
+    p.den = y.norm.data_ptr<float>();
+    p.delta = x.scratch({x.B, x.H, x.T});
+  }
+  if (p.decays) {
+    for (float** to : {&p.rho, &p.kappa, &p.early, &p.late})
+      *to = x.scratch({p.blocks, x.B, x.H, x.T});
+  }
+  at::Tensor dS0, ones;
+  if (x.S0.defined()) {
+    dS0 = at::empty({x.B, x.H, x.F, x.columns}, wide);
+    ones = at::empty({p.blocks, x.B, x.H, x.F}, wide);
+    p.Z_last = x.state_scratch(1);
+    p.dS_left = x.scratch({x.B, x.H});
+    p.first_grad = dS0.data_ptr<float>();
+    p.first_grad_ones = ones.data_ptr<float>();
+  }
+  C10_CUDA_CHECK(cuda::power_backward(p, x.stream));
+
+  at::Tensor dg, end;
+  if (p.decays) {
+    dg = at::empty({x.B, x.T, x.G}, wide);
+    cuda::PowerGate gate;
+    if (dS.defined()) end = (dS * last).sum({2, 3});
+    if (dS.defined()) gate.end = end.data_ptr<float>();
+    gate.between = x.scratch({x.B * x.H, p.segments});
+    gate.dg = dg.data_ptr<float>();
+    C10_CUDA_CHECK(cuda::power_gate(p, gate, x.stream));
+    dg = dg.to(in.g.scalar_type());
+  }
+  std::vector<at::Tensor> all = {dq.result(), dk.result(), dv.result(), dg};
+  if (dS0.defined()) {
+    if (p.normalise) dS0.select(3, x.V).copy_(ones.sum(0));
+    if (x.G != x.H) dS0 = dS0.unflatten(1, {x.G, x.H / x.G}).sum(2);
+    all.push_back(dS0.to(state.parts[0].scalar_type()));
+  }
+  return all;
+}
+
+}  // namespace
+
+double scale_of(const Inputs& in, const Options& options) {
+  return options.scale.value_or(1.0 / std::sqrt(double(in.q.size(3))));
+}
+
+std::string refuses_any_power(const Inputs& in, const Options& options) {
+  if (!options.causal) return "it is causal";
+  if (options.log_norm) return "it returns no log of the normaliser";
+  if (in.g.defined() && options.decay == "inside") return "its decay is outside the power";
+  if (in.v.numel() == 0 || in.q.numel() == 0) return "there is nothing to compute";
+  return "";
+}
+
+at::Tensor readable(const at::Tensor& x) {
+  bool fine = x.stride(-1) == 1 && reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
+  for (int64_t i = 0; i + 1 < x.dim(); ++i)
+    fine = fine && (x.size(i) == 1 || (x.stride(i) % 8 == 0 && x.stride(i) > 0));
+  return fine ? x.detach() : x.detach().contiguous();
+}
+
+cuda::PowerRows rows(const at::Tensor& x, int64_t H) {
+  return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(H / x.size(2))};
+}
+
+std::vector<Kernel> power_kernels() {
+  return {
+      power_step_kernel(),
+      {"chunked kernel", refuses_chunked, forward, backward},
+      power_parallel_kernel(),
+      power_direct_kernel(),
+  };
+}
+
+}  // namespace horner

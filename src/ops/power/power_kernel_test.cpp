@@ -1,0 +1,325 @@
+// The kernels of `power` against fp64: their error is at most twice that of the plain version in the same
+// precision, for o, the final state and every gradient.
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+#include <optional>
+
+#include "core/device.h"
+#include "ops/chunks.h"
+#include "ops/contract.h"
+#include "ops/power/power.h"
+
+namespace horner {
+namespace {
+
+struct Setting {
+  Dims dims;
+  std::string gate = "none";  // none, head
+  double decay = 0;           // 0: sampled
+  bool state = false;         // an initial state, and a gradient of the final one
+  std::string norm = "sum";
+  int64_t order = 2;
+  std::vector<double> coefficients = {};
+  at::ScalarType type = at::kBFloat16;
+  std::string form = "chunked kernel";
+};
+
+void PrintTo(const Setting& s, std::ostream* out) {
+  *out << fmt::format(
+      "{}, {}, B{} T{} H{} G{} K{} V{}, order {}, norm {}, decay {} {}, {}",
+      s.form,
+      c10::toString(s.type),
+      s.dims.B,
+      s.dims.T,
+      s.dims.H,
+      s.dims.G,
+      s.dims.K,
+      s.dims.V,
+      s.order,
+      s.norm,
+      s.gate,
+      s.decay,
+      s.state ? "with states" : "no states"
+  );
+}
+
+struct Problem {
+  Inputs in;
+  at::Tensor S0, w, wS;  // initial state; the loss is <o, w> + <S_T, wS>
+};
+
+struct Values {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+};
+
+Options options_of(const Setting& s) {
+  Options o;
+  o.order = s.order;
+  o.coefficients = s.coefficients;
+  o.norm = s.norm;
+  o.odd = s.norm == "sum" && s.order % 2 == 1;
+  o.chunk = 128;
+  return o;
+}
+
+// o, the final state and all gradients, by the given form in the given precision.
+Values evaluate(const Setting& s, const Problem& p, at::ScalarType type, std::string form) {
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  Inputs in = p.in;
+  std::vector<at::Tensor> leaves;
+  Values all;
+  for (const Input& input : find_op("power").inputs) {
+    at::Tensor& x = in.*input.tensor;
+    if (!x.defined()) continue;
+    x = x.to(input.name == "g" ? wide : type).detach().requires_grad_(true);
+    leaves.push_back(x);
+    all.names.push_back(fmt::format("d{}", input.name));
+  }
+  State state;
+  if (s.state) {
+    state.parts = {p.S0.to(wide).detach().requires_grad_(true)};
+    leaves.push_back(state.parts[0]);
+    all.names.emplace_back("dS0");
+  }
+  Options o = options_of(s);
+  o.form = form;
+  const bool states = form == "chunked" || form == "chunked kernel";
+  o.final_state = states;
+  const Result y = run(find_op("power"), in, state, o);
+  EXPECT_TRUE(!form.ends_with("kernel") || y.form == form) << y.form;
+  std::vector<at::Tensor> outputs = {y.o}, grads = {p.w.to(type)};
+  if (s.state) {
+    outputs.push_back(y.state.parts[0]);
+    grads.push_back(p.wS.to(wide));
+  }
+  all.tensors = torch::autograd::grad(outputs, leaves, grads);
+  all.names.emplace_back("o");
+  all.tensors.push_back(y.o.detach());
+  if (states) {
+    all.names.emplace_back("S");
+    all.tensors.push_back(y.state.parts[0].detach());
+  }
+  return all;
+}
+
+Problem sample(const Setting& s) {
+  const at::Device gpu(at::kCUDA, 0);
+  Variant variant;
+  variant.gate = s.gate;
+  Problem p;
+  p.in = sample_inputs({find_op("power"), variant, s.dims, gpu, 3}, at::kFloat);
+  const auto rounded = [&](const at::Tensor& x) { return x.to(s.type).to(at::kDouble); };
+  p.in.q = rounded(p.in.q);
+  p.in.k = rounded(p.in.k);
+  p.in.v = rounded(p.in.v);
+  if (p.in.g.defined() && s.decay != 0) p.in.g = at::full_like(p.in.g, s.decay);
+  const Dims& d = s.dims;
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(gpu);
+  p.w = rounded(at::randn({d.B, d.T, d.H, d.V}, options));
+  if (!s.state) return p;
+  const int64_t F = int64_t(feature_count(d.K, s.order)), columns = d.V + (s.norm == "sum" ? 1 : 0);
+  p.S0 = at::randn({d.B, d.G, F, columns}, options) * 0.3;
+  if (s.norm == "sum")
+    p.S0.select(2, 0).select(2, d.V).abs_().add_(100.0);  // a sum of many weights
+  p.wS = at::randn({d.B, d.G, F, columns}, options) * 0.3;
+  return p;
+}
+
+struct Errors {
+  double rms, max;
+};
+Errors errors(const at::Tensor& a, const at::Tensor& exact) {
+  const at::Tensor d = a.to(at::kDouble) - exact;
+  const double norm = exact.norm().item<double>(), top = exact.abs().max().item<double>();
+  return {
+      d.norm().item<double>() / std::max(norm, 1e-300),
+      d.abs().max().item<double>() / std::max(top, 1e-300)};
+}
+
+class PowerKernelCuda : public testing::TestWithParam<Setting> {};
+TEST_P(PowerKernelCuda, ErrsAtMostTwiceAsMuch) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const Setting& s = GetParam();
+  const Problem p = sample(s);
+  const Values exact =
+      evaluate(s, p, at::kDouble, s.form == "chunked kernel" ? "chunked" : "parallel");
+  const Values plain = [&] {
+    std::optional<RoundedProducts> low;
+    if (s.type == at::kBFloat16) low.emplace();
+    return evaluate(s, p, s.type, s.form == "chunked kernel" ? "chunked" : "parallel");
+  }();
+  const Values kernel = evaluate(s, p, s.type, s.form);
+  for (size_t i = 0; i < exact.names.size(); ++i) {
+    // Where the exact value is lost in the rounding of what it is a difference of, nothing can be asked.
+    const Errors base = errors(plain.tensors[i], exact.tensors[i]);
+    if (exact.tensors[i].abs().max().item<double>() < 1e-12) continue;
+    const Errors got = errors(kernel.tensors[i], exact.tensors[i]);
+    EXPECT_TRUE(got.rms <= 2 * base.rms + 1e-5 && got.max <= 2 * base.max + 1e-5) << fmt::format(
+        "{}: rms {:.2e} (plain {:.2e}), max {:.2e} (plain {:.2e})",
+        exact.names[i],
+        got.rms,
+        base.rms,
+        got.max,
+        base.max
+    );
+  }
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> list;
+  for (const int64_t T : {1, 127, 128, 129, 1009, 4097}) {
+    const Dims narrow{.B = 2, .T = T, .H = 4, .G = 4, .K = 16, .V = 64};
+    const Dims grouped{.B = 1, .T = T, .H = 4, .G = 2, .K = 32, .V = 64};
+    list.push_back({narrow});
+    list.push_back({.dims = narrow, .state = true});
+    list.push_back({.dims = narrow, .gate = "head", .state = true});
+    list.push_back({.dims = narrow, .gate = "head", .decay = -1e-3});
+    list.push_back({.dims = narrow, .gate = "head", .decay = -20, .norm = "none"});
+    list.push_back({.dims = grouped, .gate = "head", .state = true});
+    list.push_back({.dims = grouped, .norm = "none"});
+  }
+  const Dims odd{.B = 1, .T = 300, .H = 6, .G = 2, .K = 24, .V = 80};
+  list.push_back({.dims = odd, .gate = "head", .state = true});
+  list.push_back(
+      {.dims = {.B = 1, .T = 300, .H = 2, .G = 2, .K = 16, .V = 128}, .gate = "head", .state = true}
+  );
+  list.push_back({.dims = {.B = 1, .T = 300, .H = 2, .G = 2, .K = 8, .V = 32}, .state = true});
+  list.push_back({.dims = odd, .state = true, .coefficients = {0, 0, 1}});
+  list.push_back({.dims = odd, .gate = "head", .state = true, .norm = "none", .order = 1});
+  list.push_back({.dims = odd, .state = true, .order = 0});
+  list.push_back({.dims = odd, .norm = "none", .coefficients = {0.5, -1, 2}});
+  for (const int64_t T : {1, 64, 65, 191, 1009, 2048}) {
+    for (const int64_t D : {64, 128}) {
+      Setting s{.dims = {.B = 2, .T = T, .H = 4, .G = 4, .K = D, .V = D}};
+      s.form = "parallel kernel";
+      list.push_back(s);
+      s.order = 4;
+      s.dims.G = 2;
+      s.dims.V = 40;
+      list.push_back(s);
+      s.order = 3;
+      s.norm = "none";
+      list.push_back(s);
+    }
+  }
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    for (const int64_t T : {1, 130, 257}) {
+      Setting s{
+          .dims = {.B = 2, .T = T, .H = 4, .G = 2, .K = 33, .V = 70}, .gate = "head", .order = 4};
+      s.type = type;
+      s.form = "direct kernel";
+      list.push_back(s);
+      s.gate = "none";
+      s.norm = "none";
+      s.order = 3;
+      list.push_back(s);
+    }
+  }
+  return list;
+}
+INSTANTIATE_TEST_SUITE_P(Settings, PowerKernelCuda, testing::ValuesIn(settings()));
+
+// 65,536 tokens without decay: sums over all of them keep their precision.
+TEST(PowerKernelsCuda, LongTime) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  Setting s{.dims = {.B = 1, .T = 65536, .H = 1, .G = 1, .K = 16, .V = 64}};
+  const Problem p = sample(s);
+  const Values exact = evaluate(s, p, at::kDouble, "chunked");
+  const Values got = evaluate(s, p, s.type, "chunked kernel");
+  for (size_t i = 0; i < exact.names.size(); ++i)
+    EXPECT_LT(errors(got.tensors[i], exact.tensors[i]).rms, 5e-3) << exact.names[i];
+}
+
+TEST(PowerKernelsCuda, ResetIsAFreshStart) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  Setting s{.dims = {.B = 1, .T = 300, .H = 2, .G = 2, .K = 16, .V = 64}, .gate = "head"};
+  Problem p = sample(s);
+  p.in.g.narrow(1, 150, 1).fill_(-std::numeric_limits<double>::infinity());
+  const Values got = evaluate(s, p, at::kBFloat16, s.form);
+  for (const at::Tensor& x : got.tensors) EXPECT_TRUE(at::isfinite(x).all().item<bool>());
+  Problem after;
+  after.in = tokens(find_op("power"), p.in, 150, 150);
+  after.in.g = after.in.g.clone();
+  after.in.g.narrow(1, 0, 1).zero_();
+  after.w = p.w.narrow(1, 150, 150);
+  const Values fresh = evaluate(s, after, at::kDouble, "chunked");
+  for (size_t i = 0; i < 5; ++i) {  // dq dk dv dg o
+    const at::Tensor tail = got.tensors[i].narrow(1, 150, 150);
+    EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << got.names[i];
+  }
+}
+
+TEST(PowerKernelsCuda, SameBitsAndAnyStrides) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  Setting chunked{
+      .dims = {.B = 2, .T = 2500, .H = 4, .G = 2, .K = 16, .V = 128},
+      .gate = "head",
+      .state = true};
+  Setting parallel{.dims = {.B = 2, .T = 500, .H = 4, .G = 2, .K = 64, .V = 128}};
+  parallel.form = "parallel kernel";
+  for (const Setting& s : {chunked, parallel}) {
+    Problem p = sample(s);
+    const Values one = evaluate(s, p, s.type, s.form);
+    for (const Input& input : {kQ, kK, kV}) {
+      at::Tensor& x = p.in.*input.tensor;
+      x = x.transpose(1, 2).contiguous().transpose(1, 2);  // (B,H,T,K) in memory
+    }
+    const Values two = evaluate(s, p, s.type, s.form);
+    for (size_t i = 0; i < one.tensors.size(); ++i)
+      EXPECT_TRUE(at::equal(one.tensors[i], two.tensors[i])) << s.form << " " << one.names[i];
+  }
+}
+
+// One token at a time: the states and outputs of the whole.
+TEST(PowerKernelsCuda, Steps) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t V : {64, 100}) {
+      Setting s{
+          .dims = {.B = 2, .T = 40, .H = 4, .G = 2, .K = 16, .V = V}, .gate = "head", .type = type};
+      const Inputs in = sample(s).in;
+      const auto as = [&](at::ScalarType wanted) {
+        Inputs x = in;
+        for (at::Tensor* y : {&x.q, &x.k, &x.v}) *y = y->to(wanted);
+        return x;
+      };
+      Options o = options_of(s);
+      o.final_state = true;
+      o.form = "recurrent";
+      const Result whole = run(find_op("power"), as(at::kDouble), {}, o);
+      const Inputs low = as(type);
+      o.form = "auto";
+      Result one;
+      std::vector<at::Tensor> all;
+      for (int64_t t = 0; t < 40; ++t) {
+        one = run(find_op("power"), tokens(find_op("power"), low, t, 1), one.state, o);
+        EXPECT_EQ(one.form, "step kernel");
+        all.push_back(one.o);
+      }
+      const double bound = type == at::kFloat ? 1e-5 : 5e-3;
+      EXPECT_LT(errors(at::cat(all, 1), whole.o).rms, bound);
+      EXPECT_LT(errors(one.state.parts[0], whole.state.parts[0]).rms, 1e-5);
+    }
+  }
+}
+
+TEST(PowerKernelsCuda, ChosenOrRefused) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  Setting s{.dims = {.B = 1, .T = 70, .H = 2, .G = 2, .K = 16, .V = 64}};
+  Inputs in = sample(s).in;
+  const Op& op = find_op("power");
+  Options o = options_of(s);
+  o.form = "chunked kernel";
+  EXPECT_ANY_THROW(run(op, in, {}, o));  // fp64
+  for (at::Tensor* x : {&in.q, &in.k, &in.v}) *x = x->to(at::kBFloat16);
+  o.form = "auto";
+  EXPECT_EQ(run(op, in, {}, o).form, "chunked kernel");
+  o.causal = false;
+  EXPECT_FALSE(run(op, in, {}, o).form.ends_with("kernel"));
+}
+
+}  // namespace
+}  // namespace horner

@@ -1,0 +1,571 @@
+// `power`, level 2: what a warp does for 16 tokens of a chunk: o, or dq, or dk and dv.
+#pragma once
+
+#include "ops/power/state.cuh"
+
+namespace horner::cuda {
+namespace {
+
+// Own features as operands: x[block][half], token g + 8 half, dims 8 block + 2t, + 1.
+template <int kWidth>
+__device__ __forceinline__ void load_own(
+    uint32_t (&x)[kWidth / 8][2], const RowTile<kWidth>& rows, const Lane& at
+) {
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; n += 2) {
+    uint32_t four[4];
+    const int row = 16 * at.warp + 8 * (at.lane / 8 % 2) + at.lane % 8;
+    load_matrices(four, rows.at(row, n + at.lane / 16));
+    x[n][0] = four[0], x[n][1] = four[1], x[n + 1][0] = four[2], x[n + 1][1] = four[3];
+  }
+}
+
+// x_i of the two own tokens in both halves of a pair, for i = 8 block + 2 pair, + 1: s[i % 2][token].
+__device__ __forceinline__ void splat(
+    uint32_t (&s)[2][2], const uint32_t (&x)[2], int pair, const Lane& at
+) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const uint32_t both = __shfl_sync(~0u, x[h], (at.lane & ~3) | pair);
+    s[0][h] = splat_half(both, false);
+    s[1][h] = splat_half(both, true);
+  }
+}
+
+// Y (16 tokens by kN tiles of 8 columns) += a (a tile pair of features) times the copy's rows at `address`.
+template <int kStride, int kN>
+__device__ __forceinline__ void read_features(
+    float (&Y)[kN][4], const uint32_t (&a)[4], uint32_t address, const Lane& at
+) {
+#pragma unroll
+  for (int n = 0; n + 1 < kN; n += 2) {
+    uint32_t b[4];
+    load_matrices(b, address + uint32_t(8 * (n + at.lane / 16)) * kStride);
+    multiply_add(Y[n], a, b[0], b[1]);
+    multiply_add(Y[n + 1], a, b[2], b[3]);
+  }
+  if constexpr (kN % 2 == 1) {
+    uint32_t b[2];
+    load_two_matrices(b, address + uint32_t(8 * (kN - 1)) * kStride);
+    multiply_add(Y[kN - 1], a, b[0], b[1]);
+  }
+}
+
+// Y += m(x) W S. Two i at a time, so that their tiles pair up whatever their number.
+template <int kK, int kN>
+__device__ __forceinline__ void read_state(
+    float (&Y)[kN][4], const uint32_t (&x)[kK / 8][2], const unsigned char* copy, const Lane& at
+) {
+  using Of = Features<kK>;
+  const uint32_t base =
+      shared_address(copy) + uint32_t(at.lane % 8) * Of::kStride + uint32_t(at.lane / 8 % 2) * 16;
+  unrolled<Of::kBlocks>([&](auto number) {
+    constexpr int kA = decltype(number)::value, kWidth = Of::kBlocks - kA;
+#pragma unroll 1
+    for (int pair = 0; pair < 4; ++pair) {
+      uint32_t s[2][2];
+      splat(s, x[kA], pair, at);
+      unrolled<kWidth>([&](auto step) {
+        constexpr int kStep = decltype(step)::value;
+        uint32_t a[4];
+        unrolled<2>([&](auto side) {
+          constexpr int kSide = decltype(side)::value, kTile = 2 * kStep + kSide;
+          constexpr int kParity = kTile / kWidth, kBlock = kA + kTile % kWidth;
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            uint32_t both = multiply_pairs(x[kBlock][h], s[kParity][h]);
+            if (kBlock == 0 && kParity == 1 && pair == 0 && at.t == 0)
+              both = (both & 0xffff0000u) | 0x3f80u;  // the constant
+            a[2 * kSide + h] = both;
+          }
+        });
+        const int tile = Of::first(kA) + 2 * kWidth * pair + 2 * kStep;
+        read_features<Of::kStride>(Y, a, base + tile * 16, at);
+      });
+    }
+  });
+#pragma unroll
+  for (int n = 0; n < Of::kBlocks; n += 2) {
+    const uint32_t a[4] = {x[n][0], x[n][1], x[n + 1][0], x[n + 1][1]};
+    read_features<Of::kStride>(Y, a, base + (Of::kTiles - Of::kBlocks + n) * 16, at);
+  }
+}
+
+__device__ inline float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// dx += J(x)^T dm(x),  dm(x) = factor (w (W S)^T + shift (ones)) of the two own tokens; flow = m(x).dm(x).
+template <int kK, int kV>
+__device__ __forceinline__ void read_gradient(
+    float (&dx)[kK / 8][4],
+    float (&flow)[2],
+    const uint32_t (&x)[kK / 8][2],
+    const uint32_t (&w)[kV / 8][2],
+    const unsigned char* copy,
+    const float* ones,
+    const float (&factor)[2],
+    const float (&shift)[2],
+    const Lane& at
+) {
+  using Of = Features<kK>;
+  const uint32_t base = shared_address(copy) + uint32_t(at.lane) * Of::kStride;
+  // dm(x) of the features 2t, 2t + 1 of a tile: d[token][feature].
+  const auto gradient = [&](int tile, float(&d)[2][2]) {
+    float sum[4] = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+    for (int n = 0; n < kV / 8; n += 4) {
+      uint32_t b[4];
+      load_matrices_transposed(b, base + uint32_t(8 * n) * Of::kStride + tile * 16);
+#pragma unroll
+      for (int m = 0; m < 4; m += 2) {
+        const uint32_t a[4] = {w[n + m][0], w[n + m][1], w[n + m + 1][0], w[n + m + 1][1]};
+        multiply_add(sum, a, b[m], b[m + 1]);
+      }
+    }
+    const float2 one = *reinterpret_cast<const float2*>(ones + 8 * tile + 2 * at.t);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      d[h][0] = (sum[2 * h] + shift[h] * one.x) * factor[h];
+      d[h][1] = (sum[2 * h + 1] + shift[h] * one.y) * factor[h];
+    }
+  };
+  unrolled<Of::kBlocks>([&](auto number) {
+    constexpr int kA = decltype(number)::value, kWidth = Of::kBlocks - kA;
+#pragma unroll 1
+    for (int pair = 0; pair < 4; ++pair) {
+      uint32_t s[2][2];
+      float of_i[2][2] = {};  // [i % 2][token]
+      splat(s, x[kA], pair, at);
+      unrolled<2 * kWidth>([&](auto step) {
+        constexpr int kTile = decltype(step)::value;
+        constexpr int kParity = kTile / kWidth, kBlock = kA + kTile % kWidth;
+        float d[2][2];
+        gradient(Of::first(kA) + 2 * kWidth * pair + kTile, d);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          if (kBlock == 0 && kParity == 1 && pair == 0 && at.t == 0) {  // the constant
+            flow[h] += d[h][0];
+            d[h][0] = 0.f;
+          }
+          const float xi = low_half(s[kParity][h]);
+          const float sum = d[h][0] * low_half(x[kBlock][h]) + d[h][1] * high_half(x[kBlock][h]);
+          dx[kBlock][2 * h] += d[h][0] * xi;
+          dx[kBlock][2 * h + 1] += d[h][1] * xi;
+          of_i[kParity][h] += sum;
+          flow[h] += sum * xi;
+        }
+      });
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {  // dx_i is whole: to the lane that has dim i
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          const float sum = quad_sum(of_i[n][h]);
+          if (at.t == pair) dx[kA][2 * h + n] += sum;
+        }
+      }
+    }
+  });
+#pragma unroll
+  for (int n = 0; n < Of::kBlocks; ++n) {
+    float d[2][2];
+    gradient(Of::kTiles - Of::kBlocks + n, d);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      dx[n][2 * h] += d[h][0];
+      dx[n][2 * h + 1] += d[h][1];
+      flow[h] += d[h][0] * low_half(x[n][h]) + d[h][1] * high_half(x[n][h]);
+    }
+  }
+  flow[0] = quad_sum(flow[0]);
+  flow[1] = quad_sum(flow[1]);
+}
+
+// X (16 own tokens by the 16 others of a block) = a . others, over kWidth dims.
+template <int kWidth>
+__device__ __forceinline__ void products(
+    float (&X)[2][4],
+    const uint32_t (&a)[kWidth / 8][2],
+    const RowTile<kWidth>& others,
+    int block,
+    const Lane& at
+) {
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) X[n][e] = 0.f;
+  }
+#pragma unroll
+  for (int k = 0; k < kWidth / 16; ++k) {
+    uint32_t b[4];
+    const int row = 16 * block + 8 * (at.lane / 16) + at.lane % 8;
+    load_matrices(b, others.at(row, 2 * k + at.lane / 8 % 2));
+    const uint32_t own[4] = {a[2 * k][0], a[2 * k][1], a[2 * k + 1][0], a[2 * k + 1][1]};
+    multiply_add(X[0], own, b[0], b[1]);
+    multiply_add(X[1], own, b[2], b[3]);
+  }
+}
+
+// Y += P (16 own by 16 others, as an operand) times the others' rows.
+template <int kWidth, int kN>
+__device__ __forceinline__ void accumulate(
+    float (&Y)[kN][4],
+    const uint32_t (&P)[4],
+    const RowTile<kWidth>& others,
+    int block,
+    const Lane& at
+) {
+#pragma unroll
+  for (int n = 0; n < kWidth / 8; n += 2) {
+    uint32_t b[4];
+    const int row = 16 * block + 8 * (at.lane / 8 % 2) + at.lane % 8;
+    load_matrices_transposed(b, others.at(row, n + at.lane / 16));
+    multiply_add(Y[n], P, b[0], b[1]);
+    multiply_add(Y[n + 1], P, b[2], b[3]);
+  }
+}
+template <int kWidth, int kN>
+__device__ __forceinline__ void accumulate(
+    float (&Y)[kN][4],
+    const float (&P)[2][4],
+    const RowTile<kWidth>& others,
+    int block,
+    const Lane& at
+) {
+  const uint32_t both[4] = {
+      pack(P[0][0], P[0][1]),
+      pack(P[0][2], P[0][3]),
+      pack(P[1][0], P[1][1]),
+      pack(P[1][2], P[1][3])};
+  accumulate<kWidth>(Y, both, others, block, at);
+}
+
+// Half of `products`: 8 others, from row `first` on, kWidth = 32 dims.
+__device__ __forceinline__ void products_of_8(
+    float (&X)[4], const uint32_t (&a)[4][2], const RowTile<32>& others, int first, const Lane& at
+) {
+  uint32_t b[4];
+  load_matrices(b, others.at(first + at.lane % 8, at.lane / 8));
+#pragma unroll
+  for (int e = 0; e < 4; ++e) X[e] = 0.f;
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const uint32_t own[4] = {a[2 * k][0], a[2 * k][1], a[2 * k + 1][0], a[2 * k + 1][1]};
+    multiply_add(X, own, b[2 * k], b[2 * k + 1]);
+  }
+}
+
+// M_ts of an own token and another of the chunk; 0 where they do not see each other. Without a decay every G is 0.
+template <Role kRole>
+__device__ __forceinline__ float decay_between(float G_own, float G_other, int own, int other) {
+  const bool future = kRole == Role::dkv;
+  const float decay = exp2_fast(future ? G_other - G_own : G_own - G_other);
+  return (future ? other >= own : other <= own) ? decay : 0.f;
+}
+
+// The first kN tiles of 8 columns.
+template <int kN, int kAll>
+__device__ __forceinline__ void store_rows(
+    const float (&Y)[kAll][4],
+    const PowerRows& to,
+    bool wide,
+    int64_t offset,
+    const Job& job,
+    int64_t start,
+    const PowerSweep& p,
+    int first,
+    int width,
+    const float (&factor)[2],
+    const Lane& at
+) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t t = start + 16 * at.warp + at.g + 8 * h;
+    if (t >= p.T) continue;
+#pragma unroll
+    for (int n = 0; n < kN; ++n) {
+      const int column = first + 8 * n + 2 * at.t;
+      if (column >= width) continue;
+      const float a = Y[n][2 * h] * factor[h], b = Y[n][2 * h + 1] * factor[h];
+      if (wide) {
+        *reinterpret_cast<float2*>(row_of<float>(to, job, t) + offset + column) = {a, b};
+      } else {
+        *reinterpret_cast<uint32_t*>(row_of<__nv_bfloat16>(to, job, t) + offset + column) =
+            pack(a, b);
+      }
+    }
+  }
+}
+
+// A number of each own token, (blocks,B,H,T).
+__device__ __forceinline__ void store_numbers(
+    float* to,
+    const float (&value)[2],
+    const PowerSweep& p,
+    const Job& job,
+    int block,
+    int64_t start,
+    const Lane& at
+) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t t = start + 16 * at.warp + at.g + 8 * h;
+    if (at.t == 0 && t < p.T) to[(int64_t(block) * p.B * p.H + job.bh) * p.T + t] = value[h];
+  }
+}
+
+// num~ = e^{G_t} m(q) W S + sum_{s<=t} M p(x) v~.
+template <int kK, int kV>
+__device__ __forceinline__ void attend(
+    float (&Y)[kV / 8 + 1][4],
+    float (&den)[2],
+    const uint32_t (&x)[kK / 8][2],
+    const FullStage<kK, kV, Role::forward, false>& s,
+    const unsigned char* copy,
+    const Factors& f,
+    const PowerSweep& p,
+    const Lane& at
+) {
+#pragma unroll
+  for (int n = 0; n <= kV / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) Y[n][e] = 0.f;
+  }
+  read_state<kK>(Y, x, copy, at);
+  if (p.decays) {
+    const float r[2] = {f.read[16 * at.warp + at.g], f.read[16 * at.warp + at.g + 8]};
+#pragma unroll
+    for (int n = 0; n <= kV / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) Y[n][e] *= r[e / 2];
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h)  // lane t = 0 has the two halves of the column of ones
+    den[h] = at.t == 0 ? Y[kV / 8][2 * h] + Y[kV / 8][2 * h + 1] : 0.f;
+  const int own = 16 * at.warp + at.g;
+  const float G[2] = {f.G[own], f.G[own + 8]};
+#pragma unroll 1
+  for (int block = 0; block <= at.warp; ++block) {
+    float X[2][4];
+    products<kK>(X, x, s.y, block, at);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int column = 16 * block + 8 * n + 2 * at.t;
+      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float &a = X[n][2 * h], &b = X[n][2 * h + 1];
+        const int row = own + 8 * h;
+        a = decay_between<Role::forward>(G[h], G_other.x, row, column) *
+            ((p.c2 * a + p.c1) * a + p.c0);
+        b = decay_between<Role::forward>(G[h], G_other.y, row, column + 1) *
+            ((p.c2 * b + p.c1) * b + p.c0);
+        const uint32_t both = pack(a, b);  // den sums the weights that num has
+        a = low_half(both), b = high_half(both);
+        den[h] += a + b;
+      }
+    }
+    accumulate<kV>(Y, X, s.u, block, at);
+  }
+  den[0] = quad_sum(den[0]);
+  den[1] = quad_sum(den[1]);
+}
+
+template <int kK, int kV>
+__device__ __forceinline__ void compute_o(
+    const FullStage<kK, kV, Role::forward, false>& s,
+    const unsigned char* copy,
+    const Factors& f,
+    const PowerSweep& p,
+    const Job& job,
+    int64_t start,
+    const Lane& at
+) {
+  uint32_t x[kK / 8][2];
+  load_own<kK>(x, s.x, at);
+  float Y[kV / 8 + 1][4], den[2], factor[2];
+  attend<kK, kV>(Y, den, x, s, copy, f, p, at);
+  if (p.den != nullptr && job.block == 0) store_numbers(p.den, den, p, job, 0, start, at);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (p.clamps) den[h] = fmaxf(den[h], p.eps);
+    factor[h] = p.normalise ? 1.f / den[h] : 1.f;
+  }
+  store_rows<kV / 8>(Y, p.o, false, 0, job, start, p, job.block * kV, p.V, factor, at);
+}
+
+template <int kK, int kV>
+__device__ __forceinline__ void compute_dq(
+    const FullStage<kK, kV, Role::dq, false>& s,
+    const unsigned char* copy,
+    const float* ones,
+    const Factors& f,
+    const PowerSweep& p,
+    const Job& job,
+    int64_t start,
+    const Lane& at
+) {
+  uint32_t x[kK / 8][2], w[kV / 8][2];
+  load_own<kK>(x, s.x, at);
+  load_own<kV>(w, s.w, at);
+  const int own = 16 * at.warp + at.g;
+  const float inverse[2] = {f.inverse[own], f.inverse[own + 8]};
+  const float delta[2] = {f.delta[own], f.delta[own + 8]}, G[2] = {f.G[own], f.G[own + 8]};
+  float dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
+  const float read[2] = {
+      (p.decays ? f.read[16 * at.warp + at.g] : 1.f) * inverse[0],
+      (p.decays ? f.read[16 * at.warp + at.g + 8] : 1.f) * inverse[1]};
+  const float shift[2] = {-delta[0], -delta[1]};
+  read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, shift, at);
+#pragma unroll 1
+  for (int block = 0; block <= at.warp; ++block) {
+    float X[2][4], D[2][4];
+    products<kK>(X, x, s.y, block, at);
+    products<kV>(D, w, s.u, block, at);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int column = 16 * block + 8 * n + 2 * at.t;
+      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int row = own + 8 * (e / 2), other = column + e % 2;
+        const float M =
+            decay_between<Role::dq>(G[e / 2], e % 2 ? G_other.y : G_other.x, row, other);
+        const float dw = M * (D[n][e] - delta[e / 2]) * inverse[e / 2];
+        if (row != other) crossing[e / 2] += dw * ((p.c2 * X[n][e] + p.c1) * X[n][e] + p.c0);
+        X[n][e] = dw * (2.f * p.c2 * X[n][e] + p.c1);
+      }
+    }
+    accumulate<kK>(dx, X, s.y, block, at);
+  }
+  const float one[2] = {1.f, 1.f};
+  store_rows<kK / 8>(dx, p.dq, p.wide_dq, job.block * p.dq_block, job, start, p, 0, p.K, one, at);
+  if (p.decays) {
+    crossing[0] = quad_sum(crossing[0]);
+    crossing[1] = quad_sum(crossing[1]);
+    store_numbers(p.rho, flow, p, job, job.block, start, at);
+    store_numbers(p.early, crossing, p, job, job.block, start, at);
+  }
+}
+
+// What a pair of tokens gives: its weight for dv, and dx for dk.
+struct Met {
+  float weight, dx;
+};
+__device__ __forceinline__ Met meet(
+    const PowerSweep& p,
+    float M,
+    float inverse,
+    float delta,
+    float x,
+    float d,
+    bool same,
+    float& crossing
+) {
+  const float w = M * inverse, value = (p.c2 * x + p.c1) * x + p.c0, dw = w * (d - delta);
+  if (!same) crossing += dw * value;
+  return {w * value, dw * (2.f * p.c2 * x + p.c1)};
+}
+
+// dv (Y) and dk (dx) from the other tokens of the chunk, either or both.
+template <int kK, int kV, bool kValues, bool kKeys>
+__device__ __forceinline__ void meet_others(
+    float (&Y)[kV / 8][4],
+    float (&dx)[kK / 8][4],
+    float (&crossing)[2],
+    const uint32_t (&x)[kK / 8][2],
+    const uint32_t (&w)[kV / 8][2],
+    const FullStage<kK, kV, Role::dkv, false>& s,
+    const Factors& f,
+    const PowerSweep& p,
+    int tokens,
+    const Lane& at
+) {
+  const int own = 16 * at.warp + at.g;
+  const float G[2] = {f.G[own], f.G[own + 8]};
+#pragma unroll 1
+  for (int block = at.warp; block < (tokens + 15) / 16; ++block) {
+    uint32_t P[4], dP[4];
+    float X[2][4], D[2][4] = {};
+    if constexpr (kK <= 16) {
+      products<kK>(X, x, s.y, block, at);
+      products<kV>(D, w, s.u, block, at);
+    }
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int column = 16 * block + 8 * n + 2 * at.t;
+      if constexpr (kK > 16) {  // registers for half of them at a time
+        products_of_8(X[0], x, s.y, 16 * block + 8 * n, at);
+        if constexpr (kKeys) products_of_8(D[0], w, s.u, 16 * block + 8 * n, at);
+      }
+      const float(&Xn)[4] = X[kK <= 16 ? n : 0];
+      const float(&Dn)[4] = D[kK <= 16 ? n : 0];
+      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
+      const float2 inverse = *reinterpret_cast<const float2*>(f.inverse + column);
+      const float2 delta = *reinterpret_cast<const float2*>(f.delta + column);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int row = own + 8 * h;
+        const float M0 = decay_between<Role::dkv>(G[h], G_other.x, row, column);
+        const float M1 = decay_between<Role::dkv>(G[h], G_other.y, row, column + 1);
+        const Met a =
+            meet(p, M0, inverse.x, delta.x, Xn[2 * h], Dn[2 * h], row == column, crossing[h]);
+        const Met b = meet(
+            p, M1, inverse.y, delta.y, Xn[2 * h + 1], Dn[2 * h + 1], row == column + 1, crossing[h]
+        );
+        P[2 * n + h] = pack(a.weight, b.weight);
+        dP[2 * n + h] = pack(a.dx, b.dx);
+      }
+    }
+    if constexpr (kValues) accumulate<kV>(Y, P, s.u, block, at);
+    if constexpr (kKeys) accumulate<kK>(dx, dP, s.y, block, at);
+  }
+}
+
+template <int kK, int kV>
+__device__ __forceinline__ void compute_dkv(
+    const FullStage<kK, kV, Role::dkv, false>& s,
+    const unsigned char* copy,
+    const float* ones,
+    const Factors& f,
+    const PowerSweep& p,
+    const Job& job,
+    int64_t start,
+    int tokens,
+    const Lane& at
+) {
+  uint32_t x[kK / 8][2], w[kV / 8][2];
+  load_own<kK>(x, s.x, at);
+  float Y[kV / 8][4] = {}, dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
+  const float one[2] = {1.f, 1.f};
+  const float read[2] = {f.read[16 * at.warp + at.g], f.read[16 * at.warp + at.g + 8]};
+  read_state<kK>(Y, x, copy, at);
+#pragma unroll
+  for (int n = 0; n < kV / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) Y[n][e] *= read[e / 2];
+  }
+  constexpr bool kOnce = kK <= 16;  // registers for dv and dk at once
+  if constexpr (!kOnce) {
+    float none[2] = {0.f, 0.f};
+    meet_others<kK, kV, true, false>(Y, dx, none, x, w, s, f, p, tokens, at);
+    store_rows<kV / 8>(Y, p.dv, p.wide_dv, 0, job, start, p, job.block * kV, p.V, one, at);
+  }
+  load_own<kV>(w, s.w, at);
+  read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, one, at);
+  meet_others<kK, kV, kOnce, true>(Y, dx, crossing, x, w, s, f, p, tokens, at);
+  if constexpr (kOnce)
+    store_rows<kV / 8>(Y, p.dv, p.wide_dv, 0, job, start, p, job.block * kV, p.V, one, at);
+  store_rows<kK / 8>(dx, p.dk, p.wide_dk, job.block * p.dk_block, job, start, p, 0, p.K, one, at);
+  if (p.decays) {
+    crossing[0] = quad_sum(crossing[0]);
+    crossing[1] = quad_sum(crossing[1]);
+    store_numbers(p.kappa, flow, p, job, job.block, start, at);
+    store_numbers(p.late, crossing, p, job, job.block, start, at);
+  }
+}
+
+}  // namespace
+}  // namespace horner::cuda

@@ -1,0 +1,128 @@
+// `power`, one token: S' = a S + m(k)^T v~, o = (W m(q)) S' (/ den). Bound by the state's bytes, in and out.
+#include "cuda/sm90.cuh"
+#include "cuda/types.cuh"
+#include "ops/power/power.cuh"
+
+namespace horner::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kRows = 160;  // features whose part of the state is in shared memory at a time
+
+// A block owns one head of k and v and the query heads that read it. The state goes through shared memory, in and out
+// in whole lines, since its rows are not aligned; a warp takes every 8th feature, a lane its columns 32 apart.
+// Shared memory: kRows rows of the state, m(k), W m(q), v~, and each warp's share of the sums.
+template <class T, int kColumns>
+__global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ PowerStep p) {
+  extern __shared__ float memory[];
+  const int F = p.features, columns = p.V + (p.normalise ? 1 : 0);
+  float* state = memory;                        // (kRows, columns)
+  float* mk = state + min(F, kRows) * columns;  // (F)
+  float* mq = mk + F;                           // (F)
+  float* value = mq + F;                        // (32 kColumns)
+  float* sums = value + 32 * kColumns;          // (kWarps, 32 kColumns)
+  const int64_t b = blockIdx.x / p.G, head = blockIdx.x % p.G;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = p.H / p.G;
+  const T* k = static_cast<const T*>(p.k) + b * p.k_b + head * p.k_h;
+  const T* v = static_cast<const T*>(p.v) + b * p.v_b + head * p.v_h;
+  const float* first = p.first ? p.first + int64_t(blockIdx.x) * F * columns : nullptr;
+  float* last = p.last ? p.last + int64_t(blockIdx.x) * F * columns : nullptr;
+  const auto load = [&](int start) {
+    const int count = min(kRows, F - start) * columns;
+    for (int e = threadIdx.x; e < count; e += kThreads) {
+      if (first) {
+        copy_number_async(state + e, first + int64_t(start) * columns + e, true);
+      } else {
+        state[e] = 0.f;
+      }
+    }
+    copy_commit();
+  };
+  load(0);  // on its way while the features are made
+  const float decay = p.g ? exp2f(p.g[b * p.G + head] * 1.4426950408889634f) : 1.f;
+  for (int c = threadIdx.x; c < 32 * kColumns; c += kThreads)
+    value[c] = c < p.V ? wide<float>(v[c]) : c == p.V ? 1.f : 0.f;
+
+  for (int n = 0; n < group; ++n) {
+    const int64_t h = head * group + n;
+    const T* q = static_cast<const T*>(p.q) + b * p.q_b + h * p.q_h;
+    // Feature f: 1, then x_i, then x_i x_j with i <= j.
+    for (int i = int(threadIdx.x) - 1; i < p.K; i += kThreads) {
+      const float ki = i < 0 ? 1.f : wide<float>(k[i]), qi = i < 0 ? 1.f : wide<float>(q[i]);
+      if (i < 0 || p.order > 0) mk[1 + i] = ki, mq[1 + i] = (i < 0 ? p.c0 : p.c1) * qi;
+    }
+    for (int e = threadIdx.x; p.order > 1 && e < p.K * p.K; e += kThreads) {
+      const int i = e / p.K, j = e % p.K;
+      if (i > j) continue;
+      const int f = 1 + p.K + i * p.K - i * (i - 1) / 2 + j - i;
+      mk[f] = wide<float>(k[i]) * wide<float>(k[j]);
+      mq[f] = (i == j ? 1.f : 2.f) * p.c2 * wide<float>(q[i]) * wide<float>(q[j]);
+    }
+    float y[kColumns] = {};
+    for (int start = 0; start < F; start += kRows) {
+      if (n > 0 || start > 0) load(start);
+      copy_wait<0>();
+      __syncthreads();
+      const int rows = min(kRows, F - start);
+#pragma unroll 4
+      for (int r = warp; r < rows; r += kWarps) {
+        const float kf = mk[start + r], qf = mq[start + r];
+#pragma unroll
+        for (int c = 0; c < kColumns; ++c) {
+          const int column = lane + 32 * c;
+          if (column >= columns) continue;
+          const float kept = decay * state[r * columns + column] + kf * value[column];
+          state[r * columns + column] = kept;
+          y[c] += qf * kept;
+        }
+      }
+      __syncthreads();
+      if (last && n == 0) {
+        for (int e = threadIdx.x; e < rows * columns; e += kThreads)
+          __stcs(last + int64_t(start) * columns + e, state[e]);
+      }
+      if (start + kRows < F || n + 1 < group) __syncthreads();
+    }
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) sums[(warp * kColumns + c) * 32 + lane] = y[c];
+    __syncthreads();
+    for (int c = threadIdx.x; c < columns; c += kThreads) {
+      float sum = 0.f;
+      for (int w = 0; w < kWarps; ++w) sum += sums[w * 32 * kColumns + c];
+      sums[c] = sum;  // column c of warp 0's share is read by this thread alone
+    }
+    __syncthreads();
+    float den = p.normalise ? sums[p.V] : 1.f;
+    if (p.clamps) den = fmaxf(den, p.eps);
+    T* o = static_cast<T*>(p.o) + (b * p.H + h) * p.V;
+    for (int c = threadIdx.x; c < p.V; c += kThreads) o[c] = narrow<T>(sums[c] / den);
+  }
+}
+
+template <class T, int kColumns>
+cudaError_t launch(const PowerStep& p, cudaStream_t stream) {
+  const int columns = p.V + (p.normalise ? 1 : 0), rows = p.features < kRows ? p.features : kRows;
+  const int bytes =
+      int(sizeof(float)) * (rows * columns + 2 * p.features + 32 * kColumns * (1 + kWarps));
+  const auto kernel = step_kernel<T, kColumns>;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error != cudaSuccess) return error;
+  kernel<<<unsigned(p.B * p.G), kThreads, bytes, stream>>>(p);
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t choose(const PowerStep& p, cudaStream_t stream) {
+  const int columns = p.V + (p.normalise ? 1 : 0);
+  if (columns <= 96) return launch<T, 3>(p, stream);
+  return launch<T, 5>(p, stream);
+}
+
+}  // namespace
+
+cudaError_t power_step(const PowerStep& p, cudaStream_t stream) {
+  return p.bf16 ? choose<__nv_bfloat16>(p, stream) : choose<float>(p, stream);
+}
+
+}  // namespace horner::cuda
