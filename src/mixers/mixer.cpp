@@ -37,9 +37,10 @@ State Pass::rest() {
 
 at::Tensor Pass::position(const at::Tensor& x) {
   return over_time(x, [](const at::Tensor& y, at::Tensor& seen) {
-    if (!seen.defined()) seen = at::zeros({y.size(0)}, y.options().dtype(at::kLong));
-    const at::Tensor place = seen.unsqueeze(1) + at::arange(y.size(1), y.device());
-    seen = seen + y.size(1);
+    const at::Tensor t = at::arange(y.size(1), y.device()).unsqueeze(0);
+    const at::Tensor place = seen.defined() ? seen.unsqueeze(1) + t : t;
+    seen = seen.defined() ? seen + y.size(1)
+                          : at::full({y.size(0)}, y.size(1), y.options().dtype(at::kLong));
     return place;
   });
 }

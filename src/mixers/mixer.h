@@ -55,7 +55,7 @@ class Pass {
   template <class F>
   at::Tensor each(const at::Tensor& x, F&& f);
 
-  // How many tokens came before each, from 0; counts these.   (B,T)
+  // How many tokens came before each, from 0; counts these.   (B,T), (1,T) where all rows start
   at::Tensor position(const at::Tensor& x);
   // How many there are in its sequence.   (B,T) or (B,1)
   at::Tensor length(const at::Tensor& x);

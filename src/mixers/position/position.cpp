@@ -108,8 +108,7 @@ void Position::rotate(const at::Tensor& x, at::Tensor& q, at::Tensor& k, Pass& p
                                 : rfa_temperatures(P_, o_.theta, x.device()));
   at::Tensor angle;  // (B,T,G|1,P)
   if (o_.kind == "rope") {
-    at::Tensor t = pass.position(x);          // (B,T)
-    if (pass.first()) t = t.narrow(0, 0, 1);  // one row for all at the start
+    const at::Tensor t = pass.position(x);                                 // (B,T) or (1,T)
     angle = (t.unsqueeze(-1).to(at::kDouble) * temperature).unsqueeze(2);  // th_t = t temp
   } else {
     angle = temperature * pass.running_sum(increments(x, pass).to(at::kDouble));  // th_t = temp c_t

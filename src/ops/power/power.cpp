@@ -214,6 +214,7 @@ Op power_op() {
            "eps",
            "log_norm",
            "final_state"},
+      .kernels = {"step kernel", "chunked kernel", "parallel kernel", "direct kernel"},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,
