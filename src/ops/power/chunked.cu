@@ -39,15 +39,19 @@ __global__ void __launch_bounds__(kPowerThreads)
   job.b = int(bth / p.H / p.T);
   job.h = int(h);
   const __nv_bfloat16 *o = row_of<__nv_bfloat16>(p.o, job, t),
+                      *rest = row_of<__nv_bfloat16>(p.o_rest, job, t),
                       *dO = row_of<__nv_bfloat16>(p.dO, job, t);
   float sum = 0.f;
   for (int c = 8 * (threadIdx.x % 8); c < p.V; c += 64) {
     const uint4 a = *reinterpret_cast<const uint4*>(o + c),
+                r = *reinterpret_cast<const uint4*>(rest + c),
                 b = *reinterpret_cast<const uint4*>(dO + c);
-    const uint32_t x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
+    const uint32_t x[4] = {a.x, a.y, a.z, a.w}, z[4] = {r.x, r.y, r.z, r.w},
+                   y[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
     for (int n = 0; n < 4; ++n)
-      sum += low_half(x[n]) * low_half(y[n]) + high_half(x[n]) * high_half(y[n]);
+      sum += (low_half(x[n]) + low_half(z[n])) * low_half(y[n]) +
+             (high_half(x[n]) + high_half(z[n])) * high_half(y[n]);
   }
 #pragma unroll
   for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);

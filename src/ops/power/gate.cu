@@ -3,7 +3,7 @@
 //   dg_i = sum_{t>=i} rho_t + sum_{s<i} (kappa_s + late_s - early_s) + pi        inside a chunk
 //   pi   = X - sum_s kappa_s          what flows past the chunk; X: what flows out of it
 //   X'   = pi + sum_t rho_t           of the chunk before
-// At the end of a segment X = <Z, S> of the kept states. Where a chunk lets less than 2^-10 through, pi = 0: the
+// At the end of a segment X = <Z, S> of the kept states; a single chunk has pi = e^{G_C} <dS_T, S_0> itself. Where a chunk lets less than 2^-10 through, pi = 0: the
 // errors of X, which decay does not shrink, would be larger.
 #include "ops/power/chunked.cuh"
 
@@ -105,7 +105,8 @@ __global__ void __launch_bounds__(kC)
         if (w < warp) before += sums[3][w];
       }
       const bool through = __expf(G) >= 0x1p-10f && (c > 0 || p.first != nullptr);
-      const float pi = through ? X - kappas : 0.f;
+      float pi = through ? X - kappas : 0.f;
+      if (chunks == 1) pi = to.through != nullptr && n == 0 ? to.through[blockIdx.x] : 0.f;
       float* dg = to.dg + (b * p.T + t) * groups + group;
       if (t < p.T) *dg = (n > 0 ? *dg : 0.f) + after + before - earlier + pi;
       X = pi + rhos;

@@ -29,10 +29,12 @@ __global__ void delta_kernel(const __grid_constant__ PowerParallel p) {
   if (t < p.T && p.normalise) {
     const __nv_bfloat16* o =
         static_cast<const __nv_bfloat16*>(p.o.data) + b * p.o.b + t * p.o.t + h * p.o.h;
+    const __nv_bfloat16* rest = static_cast<const __nv_bfloat16*>(p.o_rest.data) + b * p.o_rest.b +
+                                t * p.o_rest.t + h * p.o_rest.h;
     const __nv_bfloat16* dO =
         static_cast<const __nv_bfloat16*>(p.dO.data) + b * p.dO.b + t * p.dO.t + h * p.dO.h;
     for (int c = threadIdx.x % 32; c < p.V; c += 32)
-      sum += __bfloat162float(o[c]) * __bfloat162float(dO[c]);
+      sum += (__bfloat162float(o[c]) + __bfloat162float(rest[c])) * __bfloat162float(dO[c]);
   }
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);

@@ -175,8 +175,8 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Rows of a warpgroup to memory, (64 x kD) times a factor of each row.
-template <int kD>
+// Rows of a warpgroup to memory, (64 x kD) times a factor of each row. rest: what rounding to bf16 leaves of them.
+template <int kD, bool kRest = false>
 __device__ __forceinline__ void store_own(
     const float (&Y)[kD / 64][32],
     float f0,
@@ -198,13 +198,19 @@ __device__ __forceinline__ void store_own(
       const int column = 64 * n + 8 * (e / 4) + at.pair;
       const float f = e / 2 % 2 ? f1 : f0;
       if (t >= T || column >= width) continue;
+      float first = Y[n][e] * f, second = Y[n][e + 1] * f;
+      if (kRest) {
+        const uint32_t both = pack(first, second);
+        first -= low_half(both);
+        second -= high_half(both);
+      }
       if (wide) {
         *reinterpret_cast<float2*>(static_cast<float*>(to.data) + base + t * to.t + column) = {
-            Y[n][e] * f, Y[n][e + 1] * f};
+            first, second};
       } else {
         *reinterpret_cast<uint32_t*>(
             static_cast<__nv_bfloat16*>(to.data) + base + t * to.t + column
-        ) = pack(Y[n][e] * f, Y[n][e + 1] * f);
+        ) = pack(first, second);
       }
     }
   }
@@ -316,6 +322,10 @@ __device__ __forceinline__ void compute_o(
       p.inverse[int64_t(job.bh) * p.padded + t] = held ? -factor[h] : factor[h];
   }
   store_own<kD>(O, factor[0], factor[1], p.o, false, job, int64_t(own) * 64, p.T, p.V, at);
+  if (p.o_rest.data != nullptr)
+    store_own<kD, true>(
+        O, factor[0], factor[1], p.o_rest, false, job, int64_t(own) * 64, p.T, p.V, at
+    );
 }
 
 template <int kD, int kOrder>
@@ -400,11 +410,13 @@ __device__ __forceinline__ void compute_dkv(
             for (int n = 0; n < 2; ++n) {
               const int e = 4 * j + 2 * h + n;
               const float f = n ? inverse.y : inverse.x;
-              a[n] = y.value[e % 4] * f;
+              a[n] = y.value[e % 4];
               d[n] = y.slope[e % 4] * (D[e] - (n ? delta.y : delta.x)) * f;
               if (8 * j + at.pair + n + offset < at.row + 8 * h) a[n] = d[n] = 0.f;
             }
-            pw[j / 2][2 * (j % 2) + h] = pack(a[0], a[1]);
+            const uint32_t both = pack(a[0], a[1]);  // as num and den had them
+            pw[j / 2][2 * (j % 2) + h] =
+                pack(low_half(both) * inverse.x, high_half(both) * inverse.y);
             dx[j / 2][2 * (j % 2) + h] = pack(d[0], d[1]);
           }
         }

@@ -56,15 +56,23 @@ struct Problem {
   }
 };
 
-// Its norm is 1 / den (B,H,padded), as the backward reads it.
+// What the backward reads beside o, as one tensor: what rounding left of o, bf16 (B,T,H,V), then 1 / den (B,H,padded).
+void use_kept(cuda::PowerParallel& p, const at::Tensor& kept) {
+  const int64_t half = p.B * p.T * p.H * p.V / 2;
+  const at::Tensor rest = kept.narrow(0, 0, half).view(at::kBFloat16);
+  p.o_rest = rows(rest.view({p.B, p.T, p.H, p.V}), p.H);
+  p.inverse = kept.data_ptr<float>() + half;
+}
+
 Result forward(const Inputs& in, const State&, const Options& options) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, options);
   Result y;
   y.o = at::empty({x.p.B, x.p.T, x.p.H, x.p.V}, x.v.options());
-  y.norm = at::empty({x.p.B, x.p.H, x.p.padded}, x.v.options().dtype(at::kFloat));
+  const int64_t size = x.p.B * x.p.H * (x.p.padded + x.p.T * x.p.V / 2);
+  y.norm = at::empty({size}, x.v.options().dtype(at::kFloat));
+  use_kept(x.p, y.norm);
   x.p.o = rows(y.o, x.p.H);
-  x.p.inverse = y.norm.data_ptr<float>();
   C10_CUDA_CHECK(cuda::power_parallel_forward(x.p, x.stream));
   y.form = "parallel kernel";
   return y;
@@ -94,7 +102,7 @@ std::vector<at::Tensor> backward(
   p.dq = rows(dq, p.H);
   p.dk = rows(dk, p.H);
   p.dv = rows(dv, p.H);
-  p.inverse = y.norm.data_ptr<float>();
+  use_kept(p, y.norm);
   p.factor = scratch[0].data_ptr<float>();
   p.delta = scratch[1].data_ptr<float>();
   C10_CUDA_CHECK(cuda::power_parallel_backward(p, x.stream));

@@ -58,8 +58,9 @@ struct PowerSweep {
   float c0 = 0, c1 = 0, c2 = 0;  // scale included: p(q.k)
   bool normalise = false, decays = false, clamps = false;
   float eps = 0;
-  PowerRows q, k, v, g;      // g fp32
-  PowerRows o;               // forward, bf16
+  PowerRows q, k, v, g;  // g fp32
+  PowerRows o,
+      o_rest;  // bf16, and what rounding leaves of it: written forward (rest: where wanted), read backward
   PowerRows dO, dq, dk, dv;  // bf16, or fp32 where blocks or query heads are still to be summed
   int64_t dq_block = 0, dk_block = 0;  // elements between the sums of two blocks
   bool wide_dq = false, wide_dk = false, wide_dv = false;
@@ -89,8 +90,10 @@ cudaError_t power_backward(const PowerSweep&, cudaStream_t);
 // dg (B,T,H/group) from what power_backward left in p. Between two segments the flow is <Z, S> itself.
 struct PowerGate {
   const float* end = nullptr;  // (B,H/group): <dS_T, S_T>; null: 0
-  float* between = nullptr;    // (B,H,segments) scratch
-  float* dg = nullptr;         // (B,T,H/group)
+  const float* through =
+      nullptr;  // (B,H/group), T <= 128 alone: what flows from the first state to the last
+  float* between = nullptr;  // (B,H,segments) scratch
+  float* dg = nullptr;       // (B,T,H/group)
 };
 cudaError_t power_gate(const PowerSweep&, const PowerGate&, cudaStream_t);
 
@@ -102,7 +105,8 @@ struct PowerParallel {
   int K = 0, V = 0, order = 2;
   float c[11] = {}, eps = 0;  // scale included
   bool normalise = false, clamps = false;
-  PowerRows q, k, v, o;      // bf16
+  PowerRows q, k, v, o,
+      o_rest;                // bf16; o_rest: what rounding leaves of o, for Delta; null: not wanted
   PowerRows dO, dq, dk, dv;  // dk and dv fp32 where query heads are still to be summed
   bool wide = false;
   // (B,H,padded): 1 / den, 1 without a normaliser, 0 after the end; negative where den was held at eps, and so a

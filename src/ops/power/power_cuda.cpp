@@ -107,7 +107,14 @@ struct Problem {
   }
 };
 
-// Its norm is den (B,H,T), which the backward reads.
+// What the backward reads beside o, as one tensor: what rounding left of o, bf16 (B,T,H,V), then den (B,H,T).
+void use_kept(Problem& x, const at::Tensor& kept) {
+  const int64_t half = x.B * x.T * x.H * x.V / 2;
+  const at::Tensor rest = kept.narrow(0, 0, half).view(at::kBFloat16);
+  x.p.o_rest = rows(rest.view({x.B, x.T, x.H, x.V}), x.H);
+  x.p.den = kept.data_ptr<float>() + half;
+}
+
 Result forward(const Inputs& in, const State& state, const Options& options) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state, options);
@@ -116,8 +123,8 @@ Result forward(const Inputs& in, const State& state, const Options& options) {
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
   x.p.o = rows(y.o, x.H);
   if (x.p.normalise) {
-    y.norm = at::empty({x.B, x.H, x.T}, x.q.options().dtype(at::kFloat));
-    x.p.den = y.norm.data_ptr<float>();
+    y.norm = at::empty({x.B * x.H * x.T * (1 + x.V / 2)}, x.q.options().dtype(at::kFloat));
+    use_kept(x, y.norm);
   }
   if (options.final_state) {
     y.state.parts = {at::empty({x.B, x.G, x.F, x.columns}, x.q.options().dtype(at::kFloat))};
@@ -188,7 +195,7 @@ std::vector<at::Tensor> backward(
   if (p.normalise) {
     y.o = readable(y.o);
     p.o = rows(y.o, x.H);
-    p.den = y.norm.data_ptr<float>();
+    use_kept(x, y.norm);
     p.delta = x.scratch({x.B, x.H, x.T});
   }
   if (p.decays) {
@@ -206,12 +213,16 @@ std::vector<at::Tensor> backward(
   }
   C10_CUDA_CHECK(cuda::power_backward(p, x.stream));
 
-  at::Tensor dg, end;
+  at::Tensor dg, end, through;
   if (p.decays) {
     dg = at::empty({x.B, x.T, x.G}, wide);
     cuda::PowerGate gate;
     if (dS.defined()) end = (dS * last).sum({2, 3});
     if (dS.defined()) gate.end = end.data_ptr<float>();
+    if (dS.defined() && x.S0.defined() && x.T <= cuda::kPowerChunk) {
+      through = (dS * x.S0).sum({2, 3}) * x.g.sum(1).exp();
+      gate.through = through.data_ptr<float>();
+    }
     gate.between = x.scratch({x.B * x.H, p.segments});
     gate.dg = dg.data_ptr<float>();
     C10_CUDA_CHECK(cuda::power_gate(p, gate, x.stream));

@@ -95,7 +95,7 @@ Values evaluate(const Setting& s, const Problem& p, at::ScalarType type, std::st
     outputs.push_back(y.state.parts[0]);
     grads.push_back(p.wS.to(wide));
   }
-  all.tensors = torch::autograd::grad(outputs, leaves, grads);
+  all.tensors = torch::autograd::grad(outputs, leaves, grads, {}, false, true);
   all.names.emplace_back("o");
   all.tensors.push_back(y.o.detach());
   if (states) {
@@ -124,7 +124,7 @@ Problem sample(const Setting& s) {
   p.S0 = at::randn({d.B, d.G, F, columns}, options) * 0.3;
   if (s.norm == "sum")
     p.S0.select(2, 0).select(2, d.V).abs_().add_(100.0);  // a sum of many weights
-  p.wS = at::randn({d.B, d.G, F, columns}, options) * 0.3;
+  p.wS = at::randn({d.B, d.G, F, columns}, options) * 0.03;
   return p;
 }
 
@@ -153,6 +153,7 @@ TEST_P(PowerKernelCuda, ErrsAtMostTwiceAsMuch) {
   }();
   const Values kernel = evaluate(s, p, s.type, s.form);
   for (size_t i = 0; i < exact.names.size(); ++i) {
+    if (!exact.tensors[i].defined()) continue;  // order 0 reads no q
     // Where the exact value is lost in the rounding of what it is a difference of, nothing can be asked.
     const Errors base = errors(plain.tensors[i], exact.tensors[i]);
     if (exact.tensors[i].abs().max().item<double>() < 1e-12) continue;

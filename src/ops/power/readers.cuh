@@ -264,8 +264,8 @@ __device__ __forceinline__ float decay_between(float G_own, float G_other, int o
   return (future ? other >= own : other <= own) ? decay : 0.f;
 }
 
-// The first kN tiles of 8 columns.
-template <int kN, int kAll>
+// The first kN tiles of 8 columns. rest: what rounding to bf16 leaves of them.
+template <int kN, bool kRest = false, int kAll = kN>
 __device__ __forceinline__ void store_rows(
     const float (&Y)[kAll][4],
     const PowerRows& to,
@@ -287,7 +287,12 @@ __device__ __forceinline__ void store_rows(
     for (int n = 0; n < kN; ++n) {
       const int column = first + 8 * n + 2 * at.t;
       if (column >= width) continue;
-      const float a = Y[n][2 * h] * factor[h], b = Y[n][2 * h + 1] * factor[h];
+      float a = Y[n][2 * h] * factor[h], b = Y[n][2 * h + 1] * factor[h];
+      if (kRest) {
+        const uint32_t both = pack(a, b);
+        a -= low_half(both);
+        b -= high_half(both);
+      }
       if (wide) {
         *reinterpret_cast<float2*>(row_of<float>(to, job, t) + offset + column) = {a, b};
       } else {
@@ -394,6 +399,8 @@ __device__ __forceinline__ void compute_o(
     factor[h] = p.normalise ? 1.f / den[h] : 1.f;
   }
   store_rows<kV / 8>(Y, p.o, false, 0, job, start, p, job.block * kV, p.V, factor, at);
+  if (p.o_rest.data != nullptr)
+    store_rows<kV / 8, true>(Y, p.o_rest, false, 0, job, start, p, job.block * kV, p.V, factor, at);
 }
 
 template <int kK, int kV>
@@ -450,25 +457,6 @@ __device__ __forceinline__ void compute_dq(
   }
 }
 
-// What a pair of tokens gives: its weight for dv, and dx for dk.
-struct Met {
-  float weight, dx;
-};
-__device__ __forceinline__ Met meet(
-    const PowerSweep& p,
-    float M,
-    float inverse,
-    float delta,
-    float x,
-    float d,
-    bool same,
-    float& crossing
-) {
-  const float w = M * inverse, value = (p.c2 * x + p.c1) * x + p.c0, dw = w * (d - delta);
-  if (!same) crossing += dw * value;
-  return {w * value, dw * (2.f * p.c2 * x + p.c1)};
-}
-
 // dv (Y) and dk (dx) from the other tokens of the chunk, either or both.
 template <int kK, int kV, bool kValues, bool kKeys>
 __device__ __forceinline__ void meet_others(
@@ -507,16 +495,22 @@ __device__ __forceinline__ void meet_others(
       const float2 delta = *reinterpret_cast<const float2*>(f.delta + column);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int row = own + 8 * h;
-        const float M0 = decay_between<Role::dkv>(G[h], G_other.x, row, column);
-        const float M1 = decay_between<Role::dkv>(G[h], G_other.y, row, column + 1);
-        const Met a =
-            meet(p, M0, inverse.x, delta.x, Xn[2 * h], Dn[2 * h], row == column, crossing[h]);
-        const Met b = meet(
-            p, M1, inverse.y, delta.y, Xn[2 * h + 1], Dn[2 * h + 1], row == column + 1, crossing[h]
-        );
-        P[2 * n + h] = pack(a.weight, b.weight);
-        dP[2 * n + h] = pack(a.dx, b.dx);
+        float weight[2], slope[2];
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int row = own + 8 * h, other = column + e;
+          const float x_ts = Xn[2 * h + e];
+          const float M = decay_between<Role::dkv>(G[h], e ? G_other.y : G_other.x, row, other);
+          const float dw =
+              M * (e ? inverse.y : inverse.x) * (Dn[2 * h + e] - (e ? delta.y : delta.x));
+          const float value = (p.c2 * x_ts + p.c1) * x_ts + p.c0;
+          if (row != other) crossing[h] += dw * value;
+          weight[e] = M * value;
+          slope[e] = dw * (2.f * p.c2 * x_ts + p.c1);
+        }
+        const uint32_t both = pack(weight[0], weight[1]);  // as num and den had them
+        P[2 * n + h] = pack(low_half(both) * inverse.x, high_half(both) * inverse.y);
+        dP[2 * n + h] = pack(slope[0], slope[1]);
       }
     }
     if constexpr (kValues) accumulate<kV>(Y, P, s.u, block, at);
