@@ -27,7 +27,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     (["verify", "--device", "tpu"], 2,
      "horner verify: device must be auto, cpu, cuda or cuda:N, got 'tpu'"),
     (["verify", "--device", "cuda:9"], 5, "horner verify: device cuda:9: "),
-    (["bench"], 2, "horner bench: say what: horner bench ops"),
+    (["bench"], 2, "horner bench: say what to time: ops"),
     (["bench", "ops", "--device", "cpu", "--shape", "S9"], 2,
      "horner bench: unknown shape 'S9'; did you mean 'S1'?"),
     (["bench", "ops", "--device", "cpu", "--peers", "/nowhere"], 2,

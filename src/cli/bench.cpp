@@ -135,7 +135,7 @@ std::function<int()> declare_bench(CLI::App& app) {
   const std::function<int()> run_ops = declare_bench_ops(*ops);
   return [ops, run_ops, &app] {
     if (ops->parsed()) return run_ops();
-    throw UsageError("say what: horner bench ops");
+    throw UsageError("say what to time: ops");
   };
 }
 
