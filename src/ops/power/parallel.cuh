@@ -384,7 +384,7 @@ __device__ __forceinline__ void compute_dkv(
   float X[kColumns / 2], D[kColumns / 2], dK[kD / 64][32], dV[kD / 64][32];
   barrier_wait(shared_address(&m.own), job.round & 1);
   const int64_t t0 = int64_t(job.bh) * p.padded + at.pair;
-  walk<kD, Part::dkv, kColumns, kD == 64>(
+  walk<kD, Part::dkv, kColumns, false>(
       job,
       m,
       [&](uint32_t y, uint32_t u) {
