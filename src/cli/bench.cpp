@@ -138,12 +138,8 @@ std::function<int()> declare_bench(CLI::App& app) {
   const std::function<int()> run_steps = declare_bench_train(*steps);
   return [ops, run_ops, steps, run_steps] {
     if (ops->parsed()) return run_ops();
-<<<<<<< HEAD
     if (steps->parsed()) return run_steps();
     throw UsageError("say what: horner bench ops or horner bench train");
-=======
-    throw UsageError("say what to time: ops");
->>>>>>> 02529452affaed6c2cd26de4c749c3a5ae392988
   };
 }
 
