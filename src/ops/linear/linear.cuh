@@ -60,6 +60,10 @@ struct Sweep {
 // Level 1: token by token, any R <= 256 (fp64: 128), N, T >= 1.
 cudaError_t recurrent_sweep(const Sweep&, cudaStream_t);
 
+// One token, forward: the state at the speed of memory. Whether it can, and it.
+bool steps(const Sweep&);
+cudaError_t step(const Sweep&, cudaStream_t);
+
 // dg from rho and kappa (B,T,C), g (B,T,C), X (B,C) or null, in the accumulator's type; carried: whether
 // a state came in. Level 1.
 struct Gate {
@@ -142,6 +146,7 @@ int key_state_parts(const KeyStates&);  // how many suit the shape
 struct PerKey {
   Sequences sequences;
   int64_t H = 0;
+  int64_t states = 0;  // H / group
   int group = 1, K = 0, V = 0;
   float scale = 1;
   Rows q, k, v, g, out;     // out: o, or do in the gradient

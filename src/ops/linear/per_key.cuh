@@ -59,9 +59,10 @@ __device__ inline Chunk chunk_at(const Span& s, int64_t n) {
   return {s.b, s.first + n * kChunk, int(rows < kChunk ? rows : kChunk)};
 }
 
-__device__ inline Chunk chunk_at(const Sequences& p, int64_t slot) {
+__device__ inline Chunk chunk_at(const Sequences& p, unsigned slot) {
   if (!p.starts) {
-    const int64_t chunks = (p.T + kChunk - 1) / kChunk;
+    const unsigned chunks =
+        unsigned(p.T + kChunk - 1) / kChunk;  // a division of 64 bits costs a hundred steps
     return chunk_at(span_at(p, slot / chunks), slot % chunks);
   }
   int64_t low = 0, high = p.count;  // the last sequence whose first slot is <= slot
@@ -73,15 +74,22 @@ __device__ inline Chunk chunk_at(const Sequences& p, int64_t slot) {
   return chunk_at(s, slot - s.slot);
 }
 
+// A head of the sweep, and the head of its group.
+struct Heads {
+  int own, shared;
+  __device__ Heads(int h, int group) : own(h), shared(group == 1 ? h : h / group) {}
+  __device__ int of(const Rows& x) const { return x.group == 1 ? own : shared; }
+};
+
 template <class T>
-__device__ T* at(const Rows& x, const Chunk& c, int64_t h) {
-  return static_cast<T*>(x.data) + c.b * x.b + c.first * x.t + (h / x.group) * x.h;
+__device__ T* at(const Rows& x, const Chunk& c, const Heads& h) {
+  return static_cast<T*>(x.data) + c.b * x.b + c.first * x.t + h.of(x) * x.h;
 }
 
 // 64 tokens of one head, kWidth columns, into tiles of 64 columns; zeros outside.
 template <int kWidth>
 __device__ void load_tokens(
-    uint32_t to, const Rows& x, const Chunk& c, int64_t h, int width, const Place& me
+    uint32_t to, const Rows& x, const Chunk& c, const Heads& h, int width, const Place& me
 ) {
   const __nv_bfloat16* from = at<__nv_bfloat16>(x, c, h);
 #pragma unroll 4
@@ -117,12 +125,12 @@ __device__ void load_state(uint32_t to, const void* from, int keys, const Place&
 
 // Calls q, k and g of the chunk into the L2 cache, where load_slice will look for them.
 __device__ inline void prefetch_slices(
-    const PerKey& p, const Chunk& c, int64_t h, const Place& me
+    const PerKey& p, const Chunk& c, const Heads& h, const Place& me
 ) {
   const int row = me.thread / 2, size = p.narrow_g ? 2 : 4;
   if (row >= c.rows) return;
   const char* g = static_cast<const char*>(p.g.data) +
-                  (c.b * p.g.b + (c.first + row) * p.g.t + (h / p.g.group) * p.g.h) * size;
+                  (c.b * p.g.b + (c.first + row) * p.g.t + h.of(p.g) * p.g.h) * size;
   for (int key = 64 * (me.thread % 2); key < p.K; key += 128) {  // 128 bytes of q and k
     prefetch(at<__nv_bfloat16>(p.q, c, h) + row * p.q.t + key);
     prefetch(at<__nv_bfloat16>(p.k, c, h) + row * p.k.t + key);
@@ -137,7 +145,7 @@ struct Raw {
 };
 
 __device__ inline void load_slice(
-    Raw& x, const PerKey& p, const Chunk& c, int64_t h, int slice, const Place& me
+    Raw& x, const PerKey& p, const Chunk& c, const Heads& h, int slice, const Place& me
 ) {
   const int key = kSlice * slice + 8 * me.i;
 #pragma unroll
@@ -463,7 +471,7 @@ __device__ inline void store_rows(
     const Rows& to,
     bool wide,
     const Chunk& c,
-    int64_t h,
+    const Heads& h,
     int first_column,
     int width,
     const Place& me

@@ -83,6 +83,7 @@ struct Problem {
     cuda::PerKey p;
     p.sequences = sequences;
     p.H = H;
+    p.states = G;
     p.group = int(H / G);
     p.K = int(K);
     p.V = int(V);

@@ -99,21 +99,27 @@ __device__ void multiply_level(
 struct Gradients {
   Values q = {}, k = {}, g = {};
 
-  // x term, as B operands. The sums over time are taken of values rounded like any operand.
+  // x term, as B operands: each the sum of two bf16.
   struct Flow {
-    uint32_t b[2][4];
+    uint32_t high[2][4], low[2][4];
     __device__ Flow(const Values& term, uint4 x0, uint4 x1) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        b[0][j] =
-            transposed(pack(term[j][0] * element(x0, 2 * j), term[j][1] * element(x0, 2 * j + 1)));
-        b[1][j] =
-            transposed(pack(term[j][2] * element(x1, 2 * j), term[j][3] * element(x1, 2 * j + 1)));
+      for (int e = 0; e < 8; ++e) {
+        const int h = e / 4, j = e % 4;
+        const uint4 x = h == 0 ? x0 : x1;
+        const float a = term[j][2 * h] * element(x, 2 * j);
+        const float b = term[j][2 * h + 1] * element(x, 2 * j + 1);
+        const uint32_t both = pack(a, b);
+        high[h][j] = transposed(both);
+        low[h][j] = transposed(pack(a - low_half(both), b - high_half(both)));
       }
     }
     __device__ void sum(Values& d, const uint32_t (&a)[4]) const {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) multiply(d[j], a, b[0][j], b[1][j]);
+      for (int j = 0; j < 4; ++j) {
+        multiply(d[j], a, high[0][j], high[1][j]);
+        multiply(d[j], a, low[0][j], low[1][j]);
+      }
     }
   };
 
@@ -208,7 +214,7 @@ __device__ void store_keys(
     bool wide,
     const PerKey& p,
     const Chunk& c,
-    int64_t h,
+    const Heads& h,
     int slice,
     const Place& me
 ) {
@@ -236,8 +242,9 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
   HORNER_DYNAMIC_MEMORY(memory);
   const Place me(int(threadIdx.x));
   const int slices = (p.K + kSlice - 1) / kSlice, keys = slices * kSlice;
-  const int64_t slot = blockIdx.x / p.H, h = blockIdx.x % p.H;
-  const int head = int(h);
+  const unsigned slot = blockIdx.x / unsigned(p.H);
+  const int head = int(blockIdx.x % unsigned(p.H));
+  const Heads h(head, p.group);
   const Chunk c = chunk_at(p.sequences, slot);
   if (c.rows <= 0) return;
   unsigned char *S = memory, *Z = S + keys * kWidth * 2, *v = Z + keys * kWidth * 2;
@@ -254,9 +261,9 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
   copy_commit();
   const int64_t bytes = int64_t(keys) * kWidth * 2;
   const unsigned char* from = static_cast<const unsigned char*>(p.S);
-  load_state<kWidth>(Sa, from + (slot * (p.H / p.group) + h / p.group) * bytes, keys, me);
+  load_state<kWidth>(Sa, from + (int64_t(slot) * p.states + h.shared) * bytes, keys, me);
   from = static_cast<const unsigned char*>(p.Z);
-  load_state<kWidth>(Za, from + (slot * p.H + h) * bytes, keys, me);
+  load_state<kWidth>(Za, from + (int64_t(slot) * p.H + h.own) * bytes, keys, me);
   copy_commit();
   copy_wait<1>();
   __syncthreads();
@@ -269,7 +276,6 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
   float to16[2][4] = {}, to32[2][2][4] = {};  // columns of the late stripes
   for (int s = 0; s < slices; ++s) {
     const Place me(anew(int(threadIdx.x)));
-    const int64_t h = anew(head);
     Raw x;
     load_slice(x, p, c, h, s, me);
     SliceSums& own = sums[s & 1];

@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(kThreads, 3) output_kernel(const __grid_consta
   HORNER_DYNAMIC_MEMORY(memory);
   const Place me(int(threadIdx.x));
   const int slices = (p.K + kSlice - 1) / kSlice, keys = slices * kSlice;
-  const int64_t slot = blockIdx.x / p.H, h = blockIdx.x % p.H;
+  const unsigned slot = blockIdx.x / unsigned(p.H);
+  const Heads h(int(blockIdx.x % unsigned(p.H)), p.group);
   const Chunk c = chunk_at(p.sequences, slot);
   if (c.rows <= 0) return;
   unsigned char *S = memory, *v = S + keys * kWidth * 2, *own = v + 64 * kWidth * 2;
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kThreads, 3) output_kernel(const __grid_consta
   own += me.warp * 32 * max(keys, kWidth);
   uint4* stash = reinterpret_cast<uint4*>(own);  // (slices,2,32): q e^G
 
-  const int64_t group_head = slot * (p.H / p.group) + h / p.group;
+  const int64_t group_head = int64_t(slot) * p.states + h.shared;
   prefetch_slices(p, c, h, me);
   load_tokens<kWidth>(shared_address(v), p.v, c, h, p.V, me);
   load_state<kWidth>(

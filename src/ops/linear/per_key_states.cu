@@ -31,12 +31,12 @@ __device__ uint32_t weighed_offset(int row, int unit) {
 
 template <int kWidth>
 __device__ void load_stage(
-    Stage<kWidth>& s, const KeyStates& p, const Chunk& c, int64_t h, int slice, const Place& me
+    Stage<kWidth>& s, const KeyStates& p, const Chunk& c, const Heads& h, int slice, const Place& me
 ) {
   load_tokens<kWidth>(shared_address(s.y), p.y, c, h, p.V, me);
   const int units = p.narrow_g ? 4 : 8, keys = p.narrow_g ? 8 : 4, size = p.narrow_g ? 2 : 4;
   const unsigned char* g = static_cast<const unsigned char*>(p.g.data) +
-                           (c.b * p.g.b + c.first * p.g.t + (h / p.g.group) * p.g.h) * size;
+                           (c.b * p.g.b + c.first * p.g.t + h.of(p.g) * p.g.h) * size;
   for (int e = me.thread; e < 64 * units; e += kThreads) {
     const int row = e / units, key = kSlice * slice + e % units * keys;
     const bool valid = row < c.rows && key < p.K;
@@ -140,8 +140,12 @@ __global__ void __launch_bounds__(kThreads, 2) states_kernel(const __grid_consta
   constexpr int kTiles = kWidth / 32;
   const Place me(int(threadIdx.x));
   const int slices = (p.K + kSlice - 1) / kSlice, keys = slices * kSlice;
-  const int slice = int(blockIdx.x % slices), part = int(blockIdx.x / slices % p.parts);
-  const int64_t head = blockIdx.x / slices / p.parts, n = head / p.H, h = head % p.H;
+  const unsigned index_of = blockIdx.x / unsigned(slices);
+  const int slice = int(blockIdx.x % unsigned(slices)), part = int(index_of % unsigned(p.parts));
+  const unsigned head = index_of / unsigned(p.parts);
+  const int64_t n = head / unsigned(p.H);
+  const int h = int(head % unsigned(p.H));
+  const Heads heads(h, p.g.group);
   const Span span = span_at(p.sequences, n);
   const int all = int((span.tokens + kChunk - 1) / kChunk), each = (all + p.parts - 1) / p.parts;
   const int begin = min(all, part * each), chunks = min(all, begin + each) - begin;
@@ -164,7 +168,7 @@ __global__ void __launch_bounds__(kThreads, 2) states_kernel(const __grid_consta
     });
   }
   for (int i = 0; i < kStages - 1; ++i) {
-    if (i < chunks) load_stage(m.stage[i], p, chunk_at(span, index(i)), h, slice, me);
+    if (i < chunks) load_stage(m.stage[i], p, chunk_at(span, index(i)), heads, slice, me);
     copy_commit();
   }
   float decayed = 0.f;  // of key `lane`, over the part
@@ -173,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 2) states_kernel(const __grid_consta
     __syncthreads();
     const int ahead = i + kStages - 1;
     if (ahead < chunks)
-      load_stage(m.stage[ahead % kStages], p, chunk_at(span, index(ahead)), h, slice, me);
+      load_stage(m.stage[ahead % kStages], p, chunk_at(span, index(ahead)), heads, slice, me);
     copy_commit();
     if (!kEnds) {
       unsigned char* to = static_cast<unsigned char*>(p.states) +
