@@ -183,7 +183,8 @@ def test_two_processes_train_the_same_model(tmp_path: Path) -> None:
 
 
 def test_a_killed_worker_ends_the_job_and_a_restart_goes_on(tmp_path: Path) -> None:
-    words = torchrun(tmp_path, "--schedule.steps", "400", restarts=1)
+    words = torchrun(tmp_path, "--schedule.steps", "1000", "--checkpoint.every", "50", "--eval.every", "0",
+                     "--log.every", "100", restarts=1)
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ONE_THREAD)
     while not list((tmp_path / "run/checkpoints").glob("step_*/DONE")) and process.poll() is None:
         time.sleep(0.01)
@@ -191,6 +192,6 @@ def test_a_killed_worker_ends_the_job_and_a_restart_goes_on(tmp_path: Path) -> N
     workers = subprocess.run(["sh", "-c", ours], capture_output=True, text=True).stdout.split()
     assert len(workers) == 2
     os.kill(int(workers[1]), signal.SIGKILL)
-    _, stderr = process.communicate(timeout=120)
+    _, stderr = process.communicate(timeout=600)
     assert process.returncode == 0, stderr
     assert json.loads((tmp_path / "run/result.json").read_text())["resumed"]

@@ -1,5 +1,5 @@
-// What a training step costs: forward, backward, clipping and AdamW of a small language model, against
-// the same model written in eager PyTorch (tools/bench_train_peer.py) in the same run.
+// What a training step costs: forward, backward, clipping and AdamW of a small language model,
+// against the same model written in eager PyTorch (tools/bench_train_peer.py) in the same run.
 #pragma once
 
 #include <functional>

@@ -87,7 +87,8 @@ class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelOptions& options);
 
-  // tokens (B,T) or features (B,T,d) -> (B,T,vocabulary), (B,T,1) or (B,classes); the state goes on.
+  // tokens (B,T) or features (B,T,d) -> (B,T,vocabulary), (B,T,1) or (B,classes); the state goes
+  // on.
   at::Tensor forward(const at::Tensor& input, ModelState& state, const Context& context = {});
   // In two halves, so that the head is computed only where there is a target:
   at::Tensor hidden(const at::Tensor& input, ModelState& state, const Context& context = {});

@@ -32,8 +32,8 @@ struct TrainerState {
 
 std::string checkpoint_name(int64_t step);  // step_00001000
 
-// Puts a new checkpoint into `folder` and keeps the `keep` newest. RunError, with the old ones whole,
-// where it cannot be written.
+// Puts a new checkpoint into `folder` and keeps the `keep` newest. RunError, with the old ones
+// whole, where it cannot be written.
 void save_checkpoint(
     const std::string& folder,
     Model& model,

@@ -6,9 +6,9 @@
 
 namespace horner {
 
-// Multiplications and additions of matrix products and attention, of one forward of B x T tokens, by
-// counting the calls that torch makes; element-wise work is left out. A causal attention kernel counts
-// half of its T x T.
+// Multiplications and additions of matrix products and attention, of one forward of B x T tokens,
+// by counting the calls that torch makes; element-wise work is left out. A causal attention kernel
+// counts half of its T x T.
 double count_flops(const std::function<void()>& work);
 
 struct Cost {

@@ -1,11 +1,11 @@
-// Several processes that train one model: each takes its share of every batch, and the gradients are
-// summed over all of them while backward still runs.
+// Several processes that train one model: each takes its share of every batch, and the gradients
+// are summed over all of them while backward still runs.
 //
 // Started by torchrun --no-python (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Gloo
 // carries gradients on a CPU and the few numbers that processes agree on; NCCL gradients on GPUs.
 //
-// The gradient's flat vectors are cut into buckets of 25 MB from their end, where backward begins. A
-// bucket leaves once all of its parameters have their gradient, always in the same order.
+// The gradient's flat vectors are cut into buckets of 25 MB from their end, where backward begins.
+// A bucket leaves once all of its parameters have their gradient, always in the same order.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -17,7 +17,8 @@ namespace horner {
 
 class Processes {
  public:
-  // Null where this is the only process. DeviceError or UsageError where the group cannot be formed.
+  // Null where this is the only process. DeviceError or UsageError where the group cannot be
+  // formed.
   static std::shared_ptr<Processes> join(at::Device device);
 
   int64_t rank() const { return rank_; }

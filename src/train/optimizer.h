@@ -35,8 +35,8 @@ class Optimizer {
   };
 
   void zero_gradients();
-  // One step with learning rate lr; returns the norm of the gradient before clipping, on its device.
-  // A gradient that is not finite changes nothing.
+  // One step with learning rate lr; returns the norm of the gradient before clipping, on its
+  // device. A gradient that is not finite changes nothing.
   at::Tensor step(double lr);
   // The first parameter whose gradient is not finite, else the one with the largest:
   // "not finite in group matrices: layer_0.mixer.q_weight".

@@ -6,9 +6,9 @@
 
 namespace horner {
 
-// Vocabulary, classes, features and output from the task; causal = false for mixers that can read in
-// both directions, where the task does and the pattern does not say; device and precision by name.
-// UsageError where a setting has no meaning.
+// Vocabulary, classes, features and output from the task; causal = false for mixers that can read
+// in both directions, where the task does and the pattern does not say; device and precision by
+// name. UsageError where a setting has no meaning.
 TrainOptions resolve(TrainOptions options, const Task& task);
 
 }  // namespace horner

@@ -1,7 +1,7 @@
 // One run: a model of any pattern of mixers, trained on any task, in one folder.
 //
-// Everything that decides the outcome is in TrainOptions; a run that was stopped, at any moment, and
-// goes on gives the same numbers as one that never stopped.
+// Everything that decides the outcome is in TrainOptions; a run that was stopped, at any moment,
+// and goes on gives the same numbers as one that never stopped.
 #pragma once
 
 #include <functional>

@@ -196,7 +196,8 @@ TEST(Train, AccumulatedPartsAreOneBatch) {
   }
 }
 
-// 2 (q, k, v, out: 4 D^2) + swiglu 3 D E, head D N at 4 of 64 positions, attention 2 T D, per layer.
+// 2 (q, k, v, out: 4 D^2) + swiglu 3 D E, head D N at 4 of 64 positions, attention 2 T D, per
+// layer.
 TEST(Train, CountsFlops) {
   TrainOptions o;
   o.task = "mqar:T=64,pairs=4,vocabulary=128";
