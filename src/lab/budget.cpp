@@ -14,6 +14,12 @@ struct Choice {
   int64_t changes = 0;
 };
 
+struct Candidate {
+  std::string mixer;
+  int64_t D;
+  double change;
+};
+
 // What may be tried for a setting, by its name.
 const std::map<std::string, std::vector<std::string>>& sizes() {
   static const std::map<std::string, std::vector<std::string>> map = {
@@ -66,32 +72,41 @@ Budget solve_budget(const std::string& mixer, int64_t D, double target, const Co
   std::vector<int64_t> widths;
   for (int64_t d = std::max<int64_t>(8, D / 2); d <= 2 * D; ++d)
     if (d == D || d % 8 == 0) widths.push_back(d);
-  Budget best;
-  best.target = target;
-  double least = std::numeric_limits<double>::infinity();
+  // The least change first (a setting counts as much as a width changed by half), so that the first
+  // within 1 % is the one.
+  std::vector<Candidate> candidates;
   for (const Choice& choice : choices(name, settings)) {
     const std::string joined =
         settings + (settings.empty() || choice.settings.empty() ? "" : ",") + choice.settings;
-    const std::string text = joined.empty() ? name : name + ":" + joined;
-    for (const int64_t d : widths) {
-      double value;
-      try {
-        value = cost(text, d);
-      } catch (const UsageError&) {
-        continue;  // heads that do not divide D, and the like
-      }
-      ++best.tried;
-      if (value <= 0) continue;
-      const double off = std::abs(std::log(value / target));
-      // Within 1 % changes count before nearness: a setting as much as a width changed by half.
-      const double change = double(choice.changes) + 2 * std::abs(std::log2(double(d) / double(D)));
-      const double rank = off <= 0.01 ? change + off : 1000 + 1000 * off + change;
-      if (rank >= least) continue;
-      least = rank;
-      best.mixer = text;
-      best.D = d;
-      best.cost = value;
+    for (const int64_t d : widths)
+      candidates.push_back(
+          {joined.empty() ? name : name + ":" + joined,
+           d,
+           double(choice.changes) + 2 * std::abs(std::log2(double(d) / double(D)))}
+      );
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+    return a.change < b.change;
+  });
+  Budget best;
+  best.target = target;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Candidate& c : candidates) {
+    double value;
+    try {
+      value = cost(c.mixer, c.D);
+    } catch (const UsageError&) {
+      continue;  // heads that do not divide D, and the like
     }
+    ++best.tried;
+    if (value <= 0) continue;
+    const double off = std::abs(std::log(value / target));
+    if (off >= least) continue;
+    least = off;
+    best.mixer = c.mixer;
+    best.D = c.D;
+    best.cost = value;
+    if (off <= 0.01) break;
   }
   HORNER_CHECK(best.D > 0, "{}: no width from {} to {} can be made", mixer, D / 2, 2 * D);
   return best;

@@ -21,7 +21,7 @@ double bytes(const std::string& mixer, int64_t D) {
   o.pattern = {mixer};
   o.layers = 1;
   o.D = D;
-  return double(state_bytes(o, 64));
+  return double(state_bytes(o, 24));
 }
 
 TEST(Budget, NothingToDo) {
@@ -37,15 +37,16 @@ TEST(Budget, Parameters) {
   EXPECT_EQ(b.cost, parameters(b.mixer, b.D));
 }
 
-// D^2 / heads numbers of state: the cache of 64 tokens, 2 64 D, is met by heads or by D.
+// The cache of 24 tokens has 2 24 D numbers, linear attention D (D / heads + 1): met by D = 40, one head.
 TEST(Budget, State) {
-  const Budget b = solve_budget("retnet", 32, bytes("softmax", 32), bytes);
-  EXPECT_LT(std::abs(b.mismatch()), 0.06);
+  const Budget b = solve_budget("linear", 32, bytes("softmax", 32), bytes);
+  EXPECT_LT(std::abs(b.mismatch()), 0.1);
+  EXPECT_NE(b.mixer, "linear");
   EXPECT_EQ(b.cost, bytes(b.mixer, b.D));
 }
 
 TEST(Budget, KeepsWhatWasGiven) {
-  const Budget b = solve_budget("taylor:order=2,heads=2", 32, bytes("softmax", 32), bytes);
+  const Budget b = solve_budget("taylor:order=2,heads=2", 16, bytes("softmax", 16), bytes);
   EXPECT_EQ(b.mixer, "taylor:order=2,heads=2");
 }
 

@@ -165,6 +165,7 @@ void sum_up(CompareResult& r) {
   }
   r.rows.clear();
   r.differences.clear();
+  r.reference.clear();
   for (const std::string& name : names) r.rows.push_back(row_of(r, name));
   const CompareRow* reference = nullptr;
   for (const CompareRow& row : r.rows) {
