@@ -32,7 +32,7 @@ TEST(BenchCost, FloorsOfTheStandardShapes) {
   const Op& power = find_op("power");
   const Costs chunked = costs(power, shaped(P1, false), {}, power.defaults, "chunked kernel");
   EXPECT_NEAR(floor_ms(chunked.forward), 0.020, 0.001);
-  EXPECT_NEAR(floor_ms(chunked.both), 0.088, 0.002);
+  EXPECT_NEAR(floor_ms(chunked.both), 0.0859, 0.0005);  // 14 K + 18 V bytes a token, no decay
   const Costs softmax = costs(find_op("attention"), shaped(S3, false), {}, {}, "parallel");
   EXPECT_NEAR(floor_ms(softmax.forward), 1.47, 0.01);
   EXPECT_NEAR(floor_ms(softmax.both), 5.13, 0.01);
