@@ -33,7 +33,7 @@ Chart score_chart(const Json& j) {
   if (share) chart.y.high = 1;
   int colour = 0;
   for (const Json& row : j["rows"]) {
-    Series s{row["mixer"]};
+    Line s{row["mixer"]};
     s.line = false;
     s.colour = colour++;
     Point p = interval_point(number(row["state_bytes"]), row["score"]);
@@ -54,12 +54,12 @@ Chart score_chart(const Json& j) {
   }
   if (chart.series.empty()) return chart;
   double low = INFINITY, high = 0;
-  for (const Series& s : chart.series) {
+  for (const Line& s : chart.series) {
     low = std::min(low, s.points[0].x);
     high = std::max(high, s.points[0].x);
   }
   for (const Json& b : j["baselines"]) {
-    Series s{b["name"]};
+    Line s{b["name"]};
     s.dashed = true;
     s.marks = false;
     s.colour = 7;
@@ -73,7 +73,7 @@ Chart curve_chart(const Json& j) {
   const std::string metric = j["metric"];
   Chart chart{metric + " on validation while training", {"step"}, {metric}};
   for (const Json& row : j["rows"]) {
-    Series s{row["mixer"]};
+    Line s{row["mixer"]};
     s.band = true;
     for (const Json& p : row["curve"])
       s.points.push_back(interval_point(number(p["step"]), p["valid"]));
@@ -82,7 +82,7 @@ Chart curve_chart(const Json& j) {
   if (metric.find("accuracy") != std::string::npos) {
     chart.y.low = 0;
     chart.y.high = 1;
-    for (Series& s : chart.series) {
+    for (Line& s : chart.series) {
       for (Point& p : s.points) {
         p.low = std::max(0.0, p.low);
         p.high = std::min(1.0, p.high);
@@ -116,7 +116,7 @@ Bars difference_bars(const Json& j) {
 Chart speed_chart(const Json& j, const std::string& key, const std::string& title) {
   Chart chart{title, {"T, tokens", true, 2}, {"tokens per second", true}};
   for (const Json& row : j["rows"]) {
-    Series s{row["mixer"]};
+    Line s{row["mixer"]};
     for (const Json& p : row["speed"]) {
       if (number(p[key]) > 0) s.points.push_back({number(p["T"]), number(p[key])});
     }
@@ -128,7 +128,7 @@ Chart speed_chart(const Json& j, const std::string& key, const std::string& titl
 Chart state_chart(const Json& j) {
   Chart chart{"State of one sequence", {"T, tokens", true, 2}, {"bytes", true, 2, true}};
   for (const Json& row : j["rows"]) {
-    Series s{row["mixer"]};
+    Line s{row["mixer"]};
     for (const Json& p : row["speed"]) {
       if (number(p["state_bytes"]) > 0)
         s.points.push_back({number(p["T"]), number(p["state_bytes"])});
@@ -142,7 +142,7 @@ Chart length_chart(const Json& j) {
   const std::string metric = j["metric"];
   Chart chart{"Trained short, tested long", {"T, tokens of the test", true, 2}, {metric}};
   for (const Json& row : j["rows"]) {
-    Series s{row["mixer"]};
+    Line s{row["mixer"]};
     if (row.contains("lengths")) {
       const double trained = number(j["task"]["T"]);
       s.points.push_back(interval_point(trained, row["score"]));
@@ -160,7 +160,7 @@ Chart length_chart(const Json& j) {
 Chart position_chart(const Json& j) {
   Chart chart{"Loss by position in the sequence", {"share of the sequence"}, {"loss, nats"}};
   for (const Json& row : j["rows"]) {
-    Series s{row["mixer"]};
+    Line s{row["mixer"]};
     const Json& losses = row["loss_by_position"];
     for (size_t i = 0; i < losses.size(); ++i)
       s.points.push_back({(double(i) + 0.5) / double(losses.size()), number(losses[i])});
@@ -170,7 +170,7 @@ Chart position_chart(const Json& j) {
 }
 
 bool has_points(const Chart& chart) {
-  for (const Series& s : chart.series) {
+  for (const Line& s : chart.series) {
     if (!s.points.empty()) return true;
   }
   return false;

@@ -11,7 +11,7 @@ namespace {
 
 Chart state_chart(const Explanation& e) {
   Chart chart{"State of one sequence", {"T, tokens seen", true, 2}, {"bytes, fp32", true, 2, true}};
-  Series state{e.mixer}, cache{"key/value cache"};
+  Line state{e.mixer}, cache{"key/value cache"};
   cache.dashed = true;
   cache.colour = 7;
   for (const Explanation::Size& s : e.sizes) {
@@ -28,7 +28,7 @@ Chart state_chart(const Explanation& e) {
 Chart spectrum_chart(const Explanation& e) {
   Chart chart{
       "Eigenvalues of Lambda, sorted", {"share of eigenvalues at or below"}, {"eigenvalue"}};
-  Series line{e.mixer};
+  Line line{e.mixer};
   line.marks = false;
   for (size_t i = 0; i < e.spectrum.size(); ++i)
     line.points.push_back({double(i) / double(e.spectrum.size() - 1), e.spectrum[i]});
@@ -39,7 +39,7 @@ Chart spectrum_chart(const Explanation& e) {
 Chart half_life_chart(const Explanation& e) {
   Chart chart{
       "Half-lives, sorted", {"share of eigenvalues at or below"}, {"half-life, tokens", true}};
-  Series line{e.mixer};
+  Line line{e.mixer};
   line.marks = false;
   for (size_t i = 0; i < e.spectrum.size(); ++i) {
     const double tokens = half_life(e.spectrum[i]);

@@ -1,7 +1,7 @@
 // Pictures as SVG, from plain numbers: charts, bars and maps.
 //
 // A picture holds classes, no colours: `picture_style()` gives them, for light and dark. A page has
-// the style once; a file of its own gets it by `svg_file`. Series differ by colour (the palette of
+// the style once; a file of its own gets it by `svg_file`. Lines differ by colour (the palette of
 // Okabe and Ito), by the shape of their marks, and by name beside them. Every mark carries a title:
 // what a pointer on it shows.
 #pragma once
@@ -34,7 +34,7 @@ struct Series {
 struct Chart {
   std::string title;
   Axis x, y;
-  std::vector<Series> series = {};
+  std::vector<Line> series = {};
   bool legend = false;  // below; names stand beside the series in any case where `labels`
   bool labels = true;
 };

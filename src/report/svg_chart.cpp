@@ -19,7 +19,7 @@ class Drawing {
   explicit Drawing(const Chart& chart) : c_(chart) {
     std::vector<double> xs, ys;
     double longest = 0;
-    for (const Series& s : c_.series) {
+    for (const Line& s : c_.series) {
       longest = std::max(longest, text_width(s.name));
       for (const Point& p : s.points) {
         xs.push_back(p.x);
@@ -30,7 +30,7 @@ class Drawing {
     y_ = make_scale(c_.y, ys, 5);
     for (const double tick : y_.ticks)
       left_ = std::max(left_, 14 + text_width(tick_text(c_.y, tick)));
-    const bool ends = std::any_of(c_.series.begin(), c_.series.end(), [](const Series& s) {
+    const bool ends = std::any_of(c_.series.begin(), c_.series.end(), [](const Line& s) {
       return s.line && s.points.size() > 1;
     });
     if (c_.labels && ends) right_ = std::min(kWidth - 220, kWidth - 18 - longest);
@@ -71,7 +71,7 @@ class Drawing {
     return text + text_at((left_ + right_) / 2, bottom_ + 42, "middle", "soft", c_.x.label);
   }
 
-  std::string title(const Series& s, const Point& p) const {
+  std::string title(const Line& s, const Point& p) const {
     if (!p.title.empty()) return p.title;
     std::string text = fmt::format(
         "{}: {} {}, {} {:.4g}", s.name, c_.x.label, tick_text(c_.x, p.x), c_.y.label, p.y
@@ -91,7 +91,7 @@ class Drawing {
     }
   }
 
-  std::string interval(const Series& s) const {
+  std::string interval(const Line& s) const {
     std::string forward, back, bars;
     for (const Point& p : s.points) {
       if (!shown(p) || !y_.shows(p.low) || !y_.shows(p.high)) continue;
@@ -106,7 +106,7 @@ class Drawing {
   }
 
   std::string series(size_t i) const {
-    const Series& s = c_.series[i];
+    const Line& s = c_.series[i];
     std::string text = fmt::format(R"(<g class="s{}">)", colour(i)) + interval(s), path;
     bool pen = false;
     for (const Point& p : s.points) {
@@ -130,7 +130,7 @@ class Drawing {
   // covers neither a mark nor another name.
   std::string names() const {
     std::vector<Box> taken;
-    for (const Series& s : c_.series) {
+    for (const Line& s : c_.series) {
       for (const Point& p : s.points) {
         if (s.marks && shown(p))
           taken.push_back({px(p.x) - 5, py(p.y) - 5, px(p.x) + 5, py(p.y) + 5});
@@ -138,7 +138,7 @@ class Drawing {
     }
     std::string text;
     for (size_t i = 0; i < c_.series.size(); ++i) {
-      const Series& s = c_.series[i];
+      const Line& s = c_.series[i];
       const Point* end = nullptr;
       for (const Point& p : s.points) {
         if (shown(p) && (end == nullptr || p.x >= end->x)) end = &p;
@@ -182,7 +182,7 @@ class Drawing {
 
   double legend_step() const {
     double longest = 0;
-    for (const Series& s : c_.series) longest = std::max(longest, text_width(s.name));
+    for (const Line& s : c_.series) longest = std::max(longest, text_width(s.name));
     return std::min(kWidth, longest + 36);
   }
   size_t legend_columns() const { return std::max<size_t>(1, size_t(kWidth / legend_step())); }

@@ -11,7 +11,7 @@ namespace {
 
 // Marks with intervals where it was measured, a dashed line of the same colour where a closed form says.
 void add(horner::Chart& chart, const Curve& curve, const std::string& name, int colour) {
-  Series measured{.name = name, .colour = colour}, closed{.name = "", .colour = colour};
+  Line measured{.name = name, .colour = colour}, closed{.name = "", .colour = colour};
   closed.dashed = true;
   closed.marks = false;
   for (const Point& p : curve.points) {
@@ -46,8 +46,7 @@ Chart trajectories(const Report& report, const std::string& kind) {
   int colour = 0;
   for (const Trajectory& t : report.trajectories) {
     if (t.covariance != kind) continue;
-    Series series{
-        .name = t.L == 0 ? "linear flow" : fmt::format("L = {}", t.L), .colour = colour++};
+    Line series{.name = t.L == 0 ? "linear flow" : fmt::format("L = {}", t.L), .colour = colour++};
     series.marks = false;
     series.dashed = t.L == 0;
     for (size_t i = 0; i < t.time.size(); ++i)
