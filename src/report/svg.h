@@ -21,7 +21,7 @@ struct Point {
   std::string title = {};  // empty: made from name, x and y
 };
 
-struct Series {
+struct Line {
   std::string name;
   std::vector<Point> points = {};
   bool line = true;   // joined; else marks alone
