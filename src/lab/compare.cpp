@@ -224,10 +224,11 @@ void look(CompareResult& r, const Task& task) {
 }  // namespace
 
 CompareOptions::CompareOptions() {
-  model.pattern = {"conv", kPlace};
+  model.pattern = {"conv:residual=false", kPlace};
   model.mlp = "none";
+  model.tied = true;
   optim.lr = 5e-3;
-  schedule.steps = 800;
+  schedule.steps = 600;
   train.target = 0.995;
   eval.every = 100;
 }

@@ -132,7 +132,10 @@ TEST(Compare, PlanPairsSeedsAndRefusesNonsense) {
   std::map<std::string, Budget> budgets;
   const std::vector<CompareRun> runs = plan(o, budgets);
   ASSERT_EQ(runs.size(), 12u);
-  EXPECT_EQ(runs[2].options.model.pattern, (std::vector<std::string>{"conv", "gla:heads=2"}));
+  EXPECT_EQ(
+      runs[2].options.model.pattern,
+      (std::vector<std::string>{"conv:residual=false", "gla:heads=2"})
+  );
   EXPECT_EQ(runs[4].seed, 1);
   o.mixers = {"softmax", "softmax"};
   EXPECT_THROW(plan(o, budgets), UsageError);

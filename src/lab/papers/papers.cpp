@@ -9,7 +9,8 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t p
   const bool gpu = scale == Effort::gpu;
   TrainOptions o;
   o.task = fmt::format("mqar:T={},pairs={},vocabulary={}", T, pairs, gpu ? 8192 : 2 * T);
-  o.model.pattern = {"conv", mixer};
+  o.model.pattern = {"conv:residual=false", mixer};
+  o.model.tied = true;
   o.model.layers = 2;
   o.model.D = gpu ? 128 : 64;
   o.model.mlp = "none";
