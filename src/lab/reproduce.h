@@ -40,7 +40,7 @@ struct Expectation {
 struct ArmScores {
   std::string arm;
   std::vector<double> scores = {};  // one per seed
-  bool exact = false;          // one score, computed without chance
+  bool exact = false;               // one score, computed without chance
   double parameters = 0, state_bytes = 0, seconds = 0;
   std::string failure = {};  // why it has no scores
 };

@@ -1,6 +1,8 @@
 // THE list of tasks. Nothing else knows their names: commands, reports and tests walk it.
 #include "core/check.h"
 #include "core/nearest.h"
+#include "tasks/bytes_text.h"
+#include "tasks/classify_text.h"
 #include "tasks/copy.h"
 #include "tasks/group.h"
 #include "tasks/icl_linear.h"
@@ -8,8 +10,6 @@
 #include "tasks/listops.h"
 #include "tasks/mad.h"
 #include "tasks/modarith.h"
-#include "tasks/bytes_text.h"
-#include "tasks/classify_text.h"
 #include "tasks/mqar.h"
 #include "tasks/mqar_variants.h"
 #include "tasks/needle.h"

@@ -12,12 +12,19 @@ namespace {
 
 TEST(Configs, MakeTheirTaskAndModel) {
   int64_t files = 0;
+  std::string absent;  // those whose data is not here
   for (const auto& entry : std::filesystem::directory_iterator("configs")) {
     SCOPED_TRACE(entry.path().string());
     ++files;
     TrainOptions options;
     ASSERT_NO_THROW(from_toml_file(options, entry.path().string()));
-    const auto task = make_task(options.task);
+    std::shared_ptr<Task> task;
+    try {
+      task = make_task(options.task);
+    } catch (const DataError& error) {
+      absent += fmt::format("{}: {}; ", entry.path().string(), error.what());
+      continue;
+    }
     const TaskShape shape = task->shape();
     ModelOptions model = options.model;
     if (shape.vocabulary > 0) model.vocabulary = shape.vocabulary;
@@ -32,6 +39,7 @@ TEST(Configs, MakeTheirTaskAndModel) {
     }
   }
   EXPECT_GE(files, 10);
+  if (!absent.empty()) GTEST_SKIP() << absent;
 }
 
 }  // namespace

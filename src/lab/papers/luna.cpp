@@ -22,8 +22,9 @@ std::vector<Arm> images(Effort scale) {
 
 std::vector<Arm> expressions(Effort scale) {
   return features_on([&](const std::string& mixer) {
-    TrainOptions o =
-        classify(scale, scale == Effort::gpu ? "listops" : "listops:shortest=20,longest=128", mixer);
+    TrainOptions o = classify(
+        scale, scale == Effort::gpu ? "listops" : "listops:shortest=20,longest=128", mixer
+    );
     o.model.positions = scale == Effort::gpu ? 2000 : 128;
     return o;
   });

@@ -55,7 +55,9 @@ TrainOptions classify(Effort scale, const std::string& task, const std::string& 
   return o;
 }
 
-TrainOptions track(Effort scale, const std::string& task, const std::string& mixer, int64_t longer) {
+TrainOptions track(
+    Effort scale, const std::string& task, const std::string& mixer, int64_t longer
+) {
   TrainOptions o;
   o.task = task;
   o.model.pattern = {mixer};
