@@ -224,11 +224,13 @@ void look(CompareResult& r, const Task& task) {
 }  // namespace
 
 CompareOptions::CompareOptions() {
-  model.pattern = {"conv:residual=false", kPlace};
+  model.pattern = {"conv:kind=dense", kPlace};
   model.mlp = "none";
-  model.tied = true;
+  model.init = "torch";
+  optim.beta2 = 0.999;
+  optim.clip = 0;
   optim.lr = 5e-3;
-  schedule.steps = 600;
+  schedule.steps = 500;
   train.target = 0.995;
   eval.every = 100;
 }

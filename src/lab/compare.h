@@ -21,7 +21,12 @@ namespace horner {
 
 struct CompareOptions {
   std::vector<std::string> mixers = {
-      "softmax", "taylor:order=2", "taylor:order=4", "linear", "gla", "mlstm"};
+      "softmax:position.kind=none",
+      "taylor:order=2,position.kind=none",
+      "taylor:order=4,position.kind=none",
+      "linear",
+      "gla",
+      "mlstm"};
   std::string task = "mqar";
   std::string out = "runs/compare";
   std::string iso = "none";

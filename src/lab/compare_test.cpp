@@ -133,8 +133,7 @@ TEST(Compare, PlanPairsSeedsAndRefusesNonsense) {
   const std::vector<CompareRun> runs = plan(o, budgets);
   ASSERT_EQ(runs.size(), 12u);
   EXPECT_EQ(
-      runs[2].options.model.pattern,
-      (std::vector<std::string>{"conv:residual=false", "gla:heads=2"})
+      runs[2].options.model.pattern, (std::vector<std::string>{"conv:kind=dense", "gla:heads=2"})
   );
   EXPECT_EQ(runs[4].seed, 1);
   o.mixers = {"softmax", "softmax"};

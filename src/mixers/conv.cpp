@@ -5,17 +5,38 @@
 
 #include <cmath>
 
+#include "core/check.h"
+
 namespace horner {
 
 Conv::Conv(int64_t D, const Options& o) : Mixer("conv", D), o_(o) {
   check_at_least(name(), "kernel", double(o.kernel), 2);
+  if (o.kind == "dense") {
+    const double wide = 1 / std::sqrt(double(o.kernel * D));
+    dense_ = linear(*this, "dense", uniform({D, o.kernel * D}, -wide, wide), true);
+    return;
+  }
   const double bound = 1 / std::sqrt(double(o.kernel));
   gate_ = linear(*this, "gate", D, D, true);
   filter_ = short_conv(*this, "filter", D, {o.kernel, "none", false});
   offset_ = register_parameter("offset", uniform({D}, -bound, bound));
 }
 
+at::Tensor Conv::windows(const at::Tensor& x, Pass& pass) const {
+  return pass.over_time(x, [&](const at::Tensor& y, at::Tensor& tail) {
+    const int64_t B = y.size(0), T = y.size(1), D = y.size(2), past = o_.kernel - 1;
+    const at::Tensor before = tail.defined() ? tail : at::zeros({B, past, D}, y.options());
+    const at::Tensor all = at::cat({before, y}, 1);  // (B,past+T,D)
+    tail = all.narrow(1, T, past).clone();
+    return all.unfold(1, o_.kernel, 1).transpose(2, 3).reshape({B, T, o_.kernel * D});
+  });
+}
+
 at::Tensor Conv::mix(const at::Tensor& x, Pass& pass) {
+  if (o_.kind == "dense") {
+    HORNER_CHECK(!pass.looks(), "[conv] dense mixes channels: it has neither map nor dsf");
+    return dense_(windows(x, pass));
+  }
   const at::Tensor gate = gate_(x);          // x_t W + b1
   const at::Tensor read = filter_(x, pass);  // sum_j h_j x_{t-j}
   if (pass.looks()) {

@@ -7,6 +7,10 @@
 // output. Start: W N(0, 0.02) and b1 = 0, h and b2 uniform within 1/sqrt(kernel), as there. The
 // state is the last kernel - 1 inputs (the authors count kernel of them).
 //
+// dense is the plain convolution over time and channels, without gate and residual:
+//   y_t = sum_{j<kernel} x_{t-j} W_j + b2                        W (D, kernel D), as torch's Conv1d
+// It mixes channels, so it has no map of one weight per pair of tokens, and no dsf.
+//
 // No op runs here. Per channel it is a shift register with a gated reading, which is a linear
 // system with F = kernel, and map and dsf are read off that:
 //   Lambda = the shift e_{j+1} <- e_j,  B = e_1,  C_t = (x_t W + b1) h,  D = 1 or 0,  u = x
@@ -18,13 +22,15 @@
 namespace horner {
 
 struct ConvOptions {
+  std::string kind = "gated";
   int64_t kernel = 3;
   bool residual = true;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
+    visit("kind", kind, "gated per channel, or over all channels", {"gated", "dense"});
     visit("kernel", kernel, "tokens that are read, the current one included");
-    visit("residual", residual, "adds the input to the output");
+    visit("residual", residual, "gated: adds the input to the output");
   }
 };
 
@@ -38,10 +44,11 @@ class Conv : public Mixer {
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;
 
  private:
+  at::Tensor windows(const at::Tensor& x, Pass& pass) const;  // (B,T,kernel D): oldest token first
   System shift_register(const at::Tensor& x, const at::Tensor& gate) const;
 
   const Options o_;
-  Linear gate_;
+  Linear gate_, dense_;
   ShortConv filter_;
   at::Tensor offset_;  // (D): b2
 };

@@ -126,12 +126,21 @@ Model::Model(const ModelOptions& o) : o_(o) {
     const int64_t width = o.classes > 0 ? o.classes : o.output == "number" ? 1 : o.vocabulary;
     head_ = linear(*this, "head", o.D, width, !language);
   }
-  if (o.init != "gpt2") return;
+  if (o.init == "normal") return;
   const c10::NoGradGuard no_graph;
   for (auto& entry : named_parameters()) {
     const std::string& name = entry.key();
-    if (name.ends_with("mixer.out_weight") || name.ends_with("mlp_down_weight"))
-      entry.value().mul_(1 / std::sqrt(2 * double(o.layers)));
+    const at::Tensor& x = entry.value();
+    const bool writes = name.ends_with("mixer.out_weight") || name.ends_with("mlp_down_weight");
+    const Initial own(name);
+    if (o.init == "gpt2") {
+      if (writes) x.mul_(1 / std::sqrt(2 * double(o.layers)));
+    } else if (name == "embedding" || name == "positions") {
+      x.normal_();
+    } else if (x.dim() == 2 && name.ends_with("_weight")) {
+      const double bound = 1 / std::sqrt(double(x.size(1)));
+      x.uniform_(-bound, bound);
+    }
   }
 }
 

@@ -59,7 +59,12 @@ struct ModelOptions {
     visit("mlp", mlp, "after each mixer", {"swiglu", "gelu", "none"});
     visit("mlp_dim", mlp_dim, "its inner width; 0: 8 D / 3 rounded up to 64, gelu: 4 D");
     visit("norm", norm, "before each mixer and mlp, and at the end", {"rms", "layer"});
-    visit("init", init, "gpt2: what writes into x starts 1/sqrt(2 L) as large", {"normal", "gpt2"});
+    visit(
+        "init",
+        init,
+        "gpt2: what writes into x starts 1/sqrt(2 L) as large; torch: as torch.nn's layers do",
+        {"normal", "gpt2", "torch"}
+    );
     visit("tied", tied, "the head is the embedding");
     visit("logit_cap", logit_cap, "logits are cap tanh(. / cap); 0: as they are");
     visit("positions", positions, "learned absolute positions up to this length; 0: none");

@@ -9,8 +9,10 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t p
   const bool gpu = scale == Effort::gpu;
   TrainOptions o;
   o.task = fmt::format("mqar:T={},pairs={},vocabulary={}", T, pairs, gpu ? 8192 : 2 * T);
-  o.model.pattern = {"conv:residual=false", mixer};
-  o.model.tied = true;
+  o.model.pattern = {"conv:kind=dense", mixer};
+  o.model.init = "torch";
+  o.optim.beta2 = 0.999;
+  o.optim.clip = 0;
   o.model.layers = 2;
   o.model.D = gpu ? 128 : 64;
   o.model.mlp = "none";
