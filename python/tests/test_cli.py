@@ -31,7 +31,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     (["theory", "--lengths", "64,32"], 2,
      "horner theory: lengths must increase, got 32 after 64"),
     (["theory", "--repeats", "1"], 2, "horner theory: repeats must be at least 16, got 1"),
-    (["bench"], 2, "horner bench: say what: horner bench ops"),
+    (["bench"], 2, "horner bench: say what to time: ops"),
     (["bench", "ops", "--device", "cpu", "--shape", "S9"], 2,
      "horner bench: unknown shape 'S9'; did you mean 'S1'?"),
     (["bench", "ops", "--device", "cpu", "--peers", "/nowhere"], 2,

@@ -100,7 +100,8 @@ def test_report_of_runs(done: Path, tmp_path: Path) -> None:
     result = subprocess.run([PROGRAM, "report", *runs, "--out", tmp_path], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
-    assert {row["mixer"] for row in rows} == {"conv softmax", "conv taylor:order=2", "conv gla:heads=2"}
+    assert {row["mixer"] for row in rows} == {"conv:kind=dense softmax", "conv:kind=dense taylor:order=2",
+                                            "conv:kind=dense gla:heads=2"}
     assert all(row["score"]["n"] == 2 for row in rows)
     wrong = subprocess.run([PROGRAM, "report", tmp_path / "none"], capture_output=True, text=True)
     assert wrong.returncode == 3 and "holds neither compare.json nor" in wrong.stderr

@@ -139,7 +139,7 @@ std::function<int()> declare_bench(CLI::App& app) {
   return [ops, run_ops, steps, run_steps] {
     if (ops->parsed()) return run_ops();
     if (steps->parsed()) return run_steps();
-    throw UsageError("say what: horner bench ops or horner bench train");
+    throw UsageError("say what to time: ops or train");
   };
 }
 
