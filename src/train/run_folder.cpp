@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/commit.h"
 #include "core/device.h"
 #include "core/file.h"
 #include "core/initial.h"
@@ -21,27 +22,6 @@ std::string plain(std::string_view text) {
   std::string name;
   for (const char c : text.substr(0, text.find(':'))) name += std::isalnum(uint8_t(c)) ? c : '-';
   return name;
-}
-
-// The commit of the tree that the program was built in, where it still lies in it.
-std::string commit() {
-  std::error_code error;
-  for (fs::path at = fs::read_symlink("/proc/self/exe", error).parent_path();
-       at.has_relative_path();
-       at = at.parent_path()) {
-    if (!fs::is_directory(at / ".git")) continue;
-    try {
-      std::string head = read_file(at / ".git/HEAD");
-      head.erase(head.find_last_not_of("\n") + 1);
-      if (!head.starts_with("ref: ")) return head;
-      std::string hash = read_file(at / ".git" / head.substr(5));
-      hash.erase(hash.find_last_not_of("\n") + 1);
-      return hash;
-    } catch (const Error&) {
-      return "";
-    }
-  }
-  return "";
 }
 
 std::string difference(const Json& a, const Json& b, const std::string& prefix) {
