@@ -33,8 +33,17 @@ std::string meaning(const std::string& op, double low, double high) {
   return high > 1 + 1e-9 ? parity + "; some above 1: bounded only through its normaliser" : parity;
 }
 
+// Of every Lambda (B,T,H,F,F), once for those that are the same matrix: there the stride is 0.
+at::Tensor eigenvalues(const at::Tensor& Lambda) {
+  at::Tensor distinct = Lambda;
+  for (const int64_t d : {0, 1, 2}) {
+    if (Lambda.stride(d) == 0) distinct = distinct.narrow(d, 0, 1);
+  }
+  return at::real(at::linalg_eigvals(distinct)).expand(Lambda.sizes().slice(0, 4));
+}
+
 void look_at_system(Explanation& e, const System& s) {
-  const at::Tensor values = s.Lambda.dim() == 5 ? at::real(at::linalg_eigvals(s.Lambda)) : s.Lambda;
+  const at::Tensor values = s.Lambda.dim() == 5 ? eigenvalues(s.Lambda) : s.Lambda;
   const at::Tensor later =
       values.narrow(1, 1, values.size(1) - 1).flatten();  // Lambda_1 meets h_0 = 0
   e.F = s.C.size(3);

@@ -34,19 +34,24 @@ at::Tensor Conv::windows(const at::Tensor& x, Pass& pass) const {
 
 at::Tensor Conv::mix(const at::Tensor& x, Pass& pass) {
   if (o_.kind == "dense") {
-    HORNER_CHECK(!pass.looks(), "[conv] dense mixes channels: it has neither map nor dsf");
-    return dense_(windows(x, pass));
+    const at::Tensor y = dense_(windows(x, pass));
+    if (pass.looks()) look(pass.core, shared_register(x), y - dense_.bias);
+    return y;
   }
   const at::Tensor gate = gate_(x);          // x_t W + b1
   const at::Tensor read = filter_(x, pass);  // sum_j h_j x_{t-j}
   if (pass.looks()) {
     const at::Tensor o = gate * read + (o_.residual ? x : at::zeros_like(x));
-    pass.core.system = shift_register(x, gate);
-    pass.core.in.v = pass.core.system->u;
-    pass.core.o = o.unsqueeze(-1);
+    look(pass.core, shift_register(x, gate), o);
   }
   const at::Tensor y = gate * (read + offset_);
   return o_.residual ? y + x : y;
+}
+
+void Conv::look(Core& core, const System& system, const at::Tensor& o) {
+  core.system = system;
+  core.in.v = system.u;
+  core.o = o.unsqueeze(-1);
 }
 
 System Conv::shift_register(const at::Tensor& x, const at::Tensor& gate) const {
@@ -58,6 +63,19 @@ System Conv::shift_register(const at::Tensor& x, const at::Tensor& gate) const {
   s.B = I.select(0, 0).expand({B, T, D, F});                 // slot 0 takes the input
   s.C = gate.unsqueeze(-1) * filter_.weight.flip(1);         // weight ends with the current token
   s.D = o_.residual ? at::ones_like(x) : at::zeros_like(x);
+  return s;
+}
+
+System Conv::shared_register(const at::Tensor& x) const {
+  const int64_t B = x.size(0), T = x.size(1), D = x.size(2), F = o_.kernel * D;
+  const at::Tensor I = at::eye(F, x.options());
+  System s;
+  s.u = at::ones({B, T, D, 1}, x.options());
+  s.Lambda =
+      I.roll(-D, 0).triu(1).expand({B, T, D, F, F});  // a token moves to the next older place
+  s.B = at::cat({at::zeros({B, T, F - D}, x.options()), x}, 2).unsqueeze(2).expand({B, T, D, F});
+  s.C = dense_.weight.expand({B, T, D, F});
+  s.D = at::zeros_like(x);
   return s;
 }
 

@@ -9,12 +9,14 @@
 //
 // dense is the plain convolution over time and channels, without gate and residual:
 //   y_t = sum_{j<kernel} x_{t-j} W_j + b2                        W (D, kernel D), as torch's Conv1d
-// It mixes channels, so it has no map of one weight per pair of tokens, and no dsf.
 //
 // No op runs here. Per channel it is a shift register with a gated reading, which is a linear
 // system with F = kernel, and map and dsf are read off that:
 //   Lambda = the shift e_{j+1} <- e_j,  B = e_1,  C_t = (x_t W + b1) h,  D = 1 or 0,  u = x
 // The constant (x_t W + b1) b2 reads no token: it is added after, as an output projection would be.
+// dense mixes channels, so every channel of the output is a head that reads the same register of
+// whole tokens, F = kernel D: Lambda = the shift by a token, B_t = x_t in the newest place, C = W,
+// u = 1, and its map holds contributions: map_ts = (x_s W_{t-s}) of that channel.
 #pragma once
 
 #include "mixers/parts.h"
@@ -45,7 +47,9 @@ class Conv : public Mixer {
 
  private:
   at::Tensor windows(const at::Tensor& x, Pass& pass) const;  // (B,T,kernel D): oldest token first
-  System shift_register(const at::Tensor& x, const at::Tensor& gate) const;
+  static void look(Core&, const System&, const at::Tensor& o);
+  System shift_register(const at::Tensor& x, const at::Tensor& gate) const;  // gated
+  System shared_register(const at::Tensor& x) const;                         // dense
 
   const Options o_;
   Linear gate_, dense_;

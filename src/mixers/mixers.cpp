@@ -297,7 +297,7 @@ const std::vector<MixerType>& mixers() {
            "2312.04927",
            "y_t = (x_t W + b1) * (h_0 x_t + h_1 x_{t-1} + h_2 x_{t-2} + b2) + x_t",
            "",
-           {"", "kernel=5,residual=false"},
+           {"", "kernel=5,residual=false", "kind=dense", "kind=dense,kernel=4"},
            {"kernel=1"}}
       ),
   };

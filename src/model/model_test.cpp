@@ -217,8 +217,8 @@ TEST(Model, PaddingTouchesNothing) {
       for (const auto& [row, length] : {std::pair<int64_t, int64_t>{0, 4}, {1, 9}, {2, 1}}) {
         ModelState own;
         const at::Tensor alone = model->forward(x.narrow(0, row, 1).narrow(1, 0, length), own)[0];
-        const auto part = [&, n = length](const at::Tensor& all) {
-          return o.classes > 0 ? all[row] : all[row].narrow(0, 0, n);
+        const auto part = [&, i = row, n = length](const at::Tensor& all) {
+          return o.classes > 0 ? all[i] : all[i].narrow(0, 0, n);
         };
         EXPECT_TRUE(at::equal(part(y), part(z))) << mixer << " " << pool;
         EXPECT_LT(relative_error(part(y), alone), 1e-9) << mixer << " " << pool;

@@ -101,9 +101,8 @@ TEST(ListOps, ShortcutsScoreWhatTheySay) {
       {"5 levels", 0.935}};
   const auto baselines = make_task("listops")->baselines();
   for (const auto& [name, score] : published) {
-    const auto found = std::find_if(baselines.begin(), baselines.end(), [&](const Baseline& b) {
-      return b.name == name;
-    });
+    const auto named = [&name = name](const Baseline& b) { return b.name == name; };
+    const auto found = std::find_if(baselines.begin(), baselines.end(), named);
     ASSERT_NE(found, baselines.end()) << name;
     EXPECT_NEAR(found->score, score, 0.045) << name;  // 4 sigma of 2000 examples at most
   }

@@ -30,17 +30,19 @@ TEST(SelectiveRope, ReducesToRopeAndToNone) {
         {"linear", "feature=identity,norm=none,"},
         {"gla", "tie_pair_decay=true,heads=2,"},
         {"gated_deltanet", ""}}) {
-    const auto with = [&](const std::string& position, double length = 0) {
-      const auto m = mixer(name, 16, options + position);
-      const auto plain_one = mixer(name, 16, std::string(options) + "position.kind=none");
-      const c10::NoGradGuard no_graph;
-      auto from = plain_one->named_parameters();
-      for (auto& parameter : m->named_parameters()) {
-        if (const at::Tensor* value = from.find(parameter.key())) parameter.value().copy_(*value);
-        if (parameter.key() == "angle_length") parameter.value().fill_(length);
-      }
-      return forward(*m, x);
-    };
+    const auto with =
+        [&, name = name, options = options](const std::string& position, double length = 0) {
+          const auto m = mixer(name, 16, options + position);
+          const auto plain_one = mixer(name, 16, std::string(options) + "position.kind=none");
+          const c10::NoGradGuard no_graph;
+          auto from = plain_one->named_parameters();
+          for (auto& parameter : m->named_parameters()) {
+            if (const at::Tensor* value = from.find(parameter.key()))
+              parameter.value().copy_(*value);
+            if (parameter.key() == "angle_length") parameter.value().fill_(length);
+          }
+          return forward(*m, x);
+        };
     const at::Tensor rope = with("position.kind=rope"), none = with("position.kind=none");
     EXPECT_LT(relative_error(with(selective + ",position.bias=true"), rope), 1e-11) << name;
     EXPECT_LT(relative_error(with(selective), none), 1e-12) << name;
