@@ -1,11 +1,13 @@
 // Checkpoints: a model in the Hugging Face layout, and what training needs to go on.
 //
 //   step_00001000/  model.safetensors  config.json  optimizer.safetensors  trainer.json  DONE
+//                   and of a text the tokenizer's files: tokenizer.json, or what it was read from
 //
 // Written beside (step_00001000.tmp), renamed, then marked DONE: what has no DONE is not a
 // checkpoint, whenever the program was stopped.
 #pragma once
 
+#include "tasks/task.h"
 #include "train/optimizer.h"
 
 namespace horner {
@@ -39,7 +41,8 @@ void save_checkpoint(
     Model& model,
     Optimizer& optimizer,
     const TrainerState& state,
-    const Json& task,
+    const std::string& task_name,
+    const Task& task,
     int64_t keep
 );
 // The newest whole one, or nothing. Takes away what an interruption left behind.

@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/device.h"
+#include "train/expect.h"
 
 namespace horner {
 namespace {
@@ -89,6 +90,7 @@ TrainOptions resolve(TrainOptions o, const Task& task) {
   }
   for (const int64_t T : o.eval.lengths)
     HORNER_CHECK(task.at_length(T), "eval.lengths: {} has no other length", o.task);
+  for (const std::string& text : o.expect) check_expectation(text);
   const at::Device device = find_device(o.device);
   if (o.device == "auto") o.device = device.is_cuda() ? "cuda" : "cpu";
   if (o.train.precision == "auto") o.train.precision = device.is_cuda() ? "bf16" : "fp32";
