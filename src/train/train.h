@@ -118,6 +118,7 @@ struct TrainOptions {
   int64_t seed = 0;
   std::string device = "auto";
   std::string resume = "auto";
+  std::string from;
   ModelOptions model;
   OptimOptions optim;
   ScheduleOptions schedule;
@@ -138,6 +139,11 @@ struct TrainOptions {
         resume,
         "auto: go on where the run is; never: refuse if it exists",
         {"auto", "never"}
+    );
+    visit(
+        "from",
+        from,
+        "run or model folder whose weights of the same name and shape it begins with; empty: none"
     );
     visit("model", model, "the model; vocabulary, classes and features follow from the task");
     visit("optim", optim, "AdamW");
