@@ -57,7 +57,7 @@ std::function<int()> declare_compare(CLI::App& app) {
     {
       std::optional<Progress> progress;
       int64_t total = -1;
-      result = compare(*options, "/proc/self/exe", [&](const CompareTick& tick) {
+      result = compare(*options, "/proc/self/exe", [&](const RunsTick& tick) {
         if (tick.steps != total) progress.emplace(size_t(tick.steps));
         total = tick.steps;
         progress->at(

@@ -1,9 +1,12 @@
 // horner reproduce PAPER: its claims as experiments, and whether they hold.
 #include "lab/reproduce.h"
 
+#include <filesystem>
+
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "core/file.h"
+#include "core/interrupt.h"
 #include "report/findings.h"
 #include "report/origin.h"
 #include "report/progress.h"
@@ -11,11 +14,13 @@
 namespace horner {
 namespace {
 
-void write(const Reproduction& r, const std::string& folder) {
+void write(Reproduction& r, const std::string& folder) {
   make_folder(folder);
-  const std::string base = folder + "/" + r.paper->name;
-  write_file(base + ".json", r.json().dump(2) + "\n");
+  const std::string base = folder + "/" + r.paper->name, path = base + ".json";
+  if (std::filesystem::exists(path)) r.add(parse_json(read_file(path), path));
+  write_file(path, r.json().dump(2) + "\n");
   write_file(base + ".md", markdown(r));
+  write_file(base + ".svg", picture(r));
   write_file(base + ".html", page(r, "horner reproduce " + r.paper->name));
 }
 
@@ -30,31 +35,42 @@ void list_papers() {
 
 std::function<int()> declare_reproduce(CLI::App& app) {
   const auto options = std::make_shared<ReproduceOptions>();
-  const auto paper = std::make_shared<std::string>();
+  const auto names = std::make_shared<std::vector<std::string>>();
   const auto json = std::make_shared<bool>(false), list = std::make_shared<bool>(false);
-  app.add_option("paper", *paper, "taylor, dsf, inline, metala, luna, swax, selective-rope, ..");
+  app.add_option("papers", *names, "taylor, dsf, inline, metala, luna, swax, selective-rope, ..");
   app.add_flag("--list", *list, "the papers and their claims");
   add_flags(app, *options);
   app.add_flag("--json", *json, "everything, as JSON");
   return [=] {
-    if (*list || paper->empty()) {
+    if (*list || names->empty()) {
       list_papers();
       return 0;
     }
-    const Paper& chosen = find_paper(*paper);
-    std::optional<Progress> progress;
-    Reproduction r = reproduce(
-        chosen,
-        *options,
-        [&](size_t done, size_t total, const std::string& claim, const std::string& what) {
-          if (!progress) progress.emplace(total);
-          progress->at(done, claim, what);
-        }
-    );
-    progress.reset();
-    r.date = now();
-    if (!options->out.empty()) write(r, options->out);
-    fmt::print("{}\n", *json ? r.json().dump(2) : text(r));
+    std::vector<const Paper*> chosen;
+    for (const std::string& name : *names) chosen.push_back(&find_paper(name));
+    const CatchInterrupt catch_interrupt;
+    std::vector<Reproduction> all;
+    {
+      std::optional<Progress> progress;
+      int64_t total = -1;
+      all = reproduce(chosen, *options, "/proc/self/exe", [&](const RunsTick& tick) {
+        if (tick.steps != total) progress.emplace(size_t(tick.steps));
+        total = tick.steps;
+        progress->at(
+            size_t(tick.steps_done),
+            fmt::format("{} of {} runs", tick.runs_done, tick.runs),
+            tick.what
+        );
+      });
+    }
+    Json everything = Json::array();
+    for (Reproduction& r : all) {
+      for (Finding& f : r.findings) f.date = now();
+      if (!options->out.empty()) write(r, options->out);
+      if (!*json) fmt::print("{}\n", text(r));
+      everything.push_back(r.json());
+    }
+    if (*json) fmt::print("{}\n", (all.size() == 1 ? everything[0] : everything).dump(2));
     return 0;
   };
 }

@@ -1,5 +1,5 @@
 // horner theory: the large-prompt limit of softmax, as tables, sentences, JSON and a page of pictures. Exit
-// code 4 where a claim does not hold.
+// code 4 where a closed form does not hold.
 #include "lab/theory.h"
 
 #include <optional>
@@ -85,7 +85,7 @@ std::function<int()> declare_theory(CLI::App& app) {
     } else {
       print(report);
     }
-    return report.refuted() == 0 ? 0 : 4;
+    return report.broken() == 0 ? 0 : 4;
   };
 }
 

@@ -6,16 +6,13 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <thread>
 
 #include "core/check.h"
 #include "core/device.h"
 #include "core/file.h"
-#include "core/interrupt.h"
 #include "lab/explain.h"
-#include "lab/pool.h"
 #include "lab/verdict.h"
 #include "train/checkpoint.h"
 #include "train/cost.h"
@@ -66,29 +63,6 @@ double cost(const CompareOptions& o, const Task& task, const std::string& mixer,
   return cost_of(run, task).forward_flops_per_token;
 }
 
-std::string folder_of(const CompareRun& run, const Task& task) {
-  const TrainOptions o = resolve(run.options, task);
-  return o.out + "/" + run_name(o);
-}
-
-// The step of the last line of metrics.jsonl: how far a run in another process is.
-int64_t steps_so_far(const std::string& folder) {
-  std::ifstream file(folder + "/metrics.jsonl", std::ios::binary | std::ios::ate);
-  if (!file) return 0;
-  const std::streamoff size = file.tellg(), tail = std::min<std::streamoff>(size, 4096);
-  file.seekg(size - tail);
-  std::string text(static_cast<size_t>(tail), ' ');
-  file.read(text.data(), tail);
-  const size_t at = text.rfind("{\"step\":");
-  return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + 8);
-}
-
-std::string last_line(const std::string& path) {
-  std::string text = read_file(path);
-  text.erase(text.find_last_not_of(" \n") + 1);
-  return text.substr(text.rfind('\n') + 1);
-}
-
 size_t jobs_at_once(const CompareOptions& o, size_t runs) {
   if (o.jobs > 0) return size_t(o.jobs);
   if (o.device.find(':') != std::string::npos) return 1;
@@ -98,80 +72,16 @@ size_t jobs_at_once(const CompareOptions& o, size_t runs) {
   return std::min(places, runs);
 }
 
-struct Work {
-  CompareRun* run;
-  std::string folder;
-};
-
-void run_here(const std::vector<Work>& work, const CompareTell& tell, CompareTick tick) {
-  const int64_t steps = work.empty() ? 0 : work[0].run->options.schedule.steps;
-  for (const Work& w : work) {
-    if (interrupted()) throw InterruptedError("stopped; the same command goes on");
-    const std::string what =
-        fmt::format("{} lr {:g} seed {}", w.run->mixer, w.run->lr, w.run->seed);
-    try {
-      w.run->result = train(w.run->options, [&](const TrainTick& t) {
-        tick.what = fmt::format("{} step {} loss {:.3f}", what, t.step, t.loss);
-        CompareTick now = tick;
-        now.steps_done += t.step;
-        if (tell) tell(now);
-      });
-    } catch (const InterruptedError&) {
-      throw;
-    } catch (const std::exception& error) {
-      const std::string line = error.what();
-      w.run->failure = line.substr(0, line.find('\n'));
-    }
-    tick.steps_done += steps;
-    ++tick.runs_done;
+void run(CompareResult& r, const std::string& program, const Task& task, const RunsTell& tell) {
+  std::vector<TrainOptions> runs;
+  for (CompareRun& run : r.runs) {
+    run.options.name = run_name(resolve(run.options, task));
+    runs.push_back(run.options);
   }
-}
-
-void run_programs(
-    const std::vector<Work>& work,
-    size_t at_once,
-    const std::string& program,
-    const std::string& out,
-    const CompareTell& tell,
-    CompareTick tick
-) {
-  const bool gpu = find_device(work[0].run->options.device).is_cuda();
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  make_folder(out + "/plan");
-  std::vector<Job> jobs;
-  for (size_t i = 0; i < work.size(); ++i) {
-    const std::string base = out + "/plan/" + fs::path(work[i].folder).filename().string();
-    write_file(base + ".toml", to_toml(work[i].run->options));
-    Job job{{program, "train", "--config", base + ".toml"}, {}, base + ".log"};
-    if (gpu) {
-      const int gpus = std::max(1, int(at::detail::getCUDAHooks().deviceCount()));
-      job.environment.push_back(fmt::format("CUDA_VISIBLE_DEVICES={}", int(i) % gpus));
-    } else {
-      job.environment.push_back(
-          fmt::format("OMP_NUM_THREADS={}", std::max<size_t>(1, cores / at_once))
-      );
-    }
-    jobs.push_back(job);
-  }
-  const std::vector<int> codes = run_jobs(jobs, at_once, [&] {
-    CompareTick now = tick;
-    std::vector<std::string> busy;
-    for (const Work& w : work) {
-      const bool ended = fs::exists(w.folder + "/result.json");
-      const int64_t steps = ended ? w.run->options.schedule.steps : steps_so_far(w.folder);
-      now.steps_done += steps;
-      now.runs_done += ended ? 1 : 0;
-      if (!ended && steps > 0) busy.push_back(fmt::format("{} {}", w.run->mixer, steps));
-    }
-    now.what = fmt::format("{}", fmt::join(busy, ", "));
-    if (tell) tell(now);
-  });
-  for (size_t i = 0; i < work.size(); ++i) {
-    if (codes[i] != 0) {
-      work[i].run->failure = last_line(jobs[i].log);
-      continue;
-    }
-    work[i].run->result = train(work[i].run->options);  // reads it
+  const auto outcomes = run_all(runs, jobs_at_once(r.options, runs.size()), program, tell);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    r.runs[i].failure = outcomes[i].failure;
+    r.runs[i].result = outcomes[i].result;
   }
 }
 
@@ -181,7 +91,7 @@ ModelOptions model_of(
   return resolve(one_run(o, mixer, D, o.optim.lr, o.seed), task).model;
 }
 
-void measure(CompareResult& r, const Task& task, const CompareTell& tell) {
+void measure(CompareResult& r, const Task& task, const RunsTell& tell) {
   const CompareOptions& o = r.options;
   const at::Device device = find_device(o.device);
   const ModelOptions softmax = model_of(o, task, "softmax", o.model.D);
@@ -279,7 +189,7 @@ std::vector<CompareRun> plan(const CompareOptions& o, std::map<std::string, Budg
 }
 
 CompareResult compare(
-    const CompareOptions& options, const std::string& program, const CompareTell& tell
+    const CompareOptions& options, const std::string& program, const RunsTell& tell
 ) {
   const auto start = std::chrono::steady_clock::now();
   CompareResult r;
@@ -295,23 +205,7 @@ CompareResult compare(
   r.device = describe_device(find_device(options.device));
   r.precision = resolved.train.precision;
 
-  std::vector<Work> work;
-  for (CompareRun& run : r.runs) {
-    const std::string folder = folder_of(run, *task);
-    if (fs::exists(folder + "/result.json")) {
-      run.result = train(run.options);
-    } else {
-      work.push_back({&run, folder});
-    }
-  }
-  const int64_t n = int64_t(work.size());
-  const CompareTick tick{0, n * options.schedule.steps, 0, n, ""};
-  const size_t at_once = jobs_at_once(options, work.size());
-  if (program.empty() || at_once <= 1) {
-    run_here(work, tell, tick);
-  } else if (!work.empty()) {
-    run_programs(work, at_once, program, options.out, tell, tick);
-  }
+  run(r, program, *task, tell);
   sum_up(r);
   for (CompareRow& row : r.rows)
     row.budget_mismatch = options.iso == "none" ? 0 : budgets[row.mixer].mismatch();
@@ -329,13 +223,12 @@ CompareResult gather(const std::vector<std::string>& folders) {
   r.options.model.pattern.clear();
   std::set<int64_t> seeds;
   for (const std::string& folder : folders) {
-    const std::string path = folder + "/result.json";
-    if (!fs::exists(path))
+    if (!fs::exists(folder + "/result.json"))
       throw DataError(
           "{}: holds neither compare.json nor the result.json of a finished run", folder
       );
     CompareRun run;
-    run.result = TrainResult::from(parse_json(read_file(path), path));
+    run.result = read_result(folder);
     run.options = run.result.options;
     run.mixer = fmt::format("{}", fmt::join(run.options.model.pattern, " "));
     run.lr = run.options.optim.lr;

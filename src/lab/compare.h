@@ -12,10 +12,10 @@
 #pragma once
 
 #include "lab/budget.h"
+#include "lab/runs.h"
 #include "lab/speed.h"
 #include "lab/statistics.h"
 #include "tasks/task.h"
-#include "train/train.h"
 
 namespace horner {
 
@@ -145,19 +145,12 @@ struct CompareResult {
   Json json() const;
 };
 
-// What is done of the runs that were not finished before.
-struct CompareTick {
-  int64_t steps_done, steps, runs_done, runs;
-  std::string what;
-};
-using CompareTell = std::function<void(const CompareTick&)>;
-
 // The runs of a comparison, with what the budget solver says about each mixer.
 std::vector<CompareRun> plan(const CompareOptions& options, std::map<std::string, Budget>& budgets);
 
 // `program` is this program, for several runs at once; empty: one after the other in this process.
 CompareResult compare(
-    const CompareOptions& options, const std::string& program, const CompareTell& tell
+    const CompareOptions& options, const std::string& program, const RunsTell& tell
 );
 
 // Runs of `horner train` beside each other: of one task, a row per pattern.

@@ -78,6 +78,8 @@ Explanation explain(const std::string& mixer, const ExplainOptions&);
 
 Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor& x);  // x (1,T,D)
 Explanation explain_checkpoint(const ExplainOptions&);
+// The mixer of a layer while the model of a run or model folder reads an input of one sequence.
+Explanation explain_layer(const std::string& folder, int64_t layer, const at::Tensor& input);
 
 // The map of the first head of a layer's mixer while the model reads an input.   (T,T), row-major
 std::vector<double> map_of_layer(Model& model, int64_t layer, const at::Tensor& input);

@@ -60,11 +60,14 @@ const MixerType& type_of_layer(const Model& model, int64_t layer) {
 
 }  // namespace
 
+Explanation explain_layer(const std::string& folder, int64_t layer, const at::Tensor& input) {
+  const std::shared_ptr<Model> model = load_model(folder);
+  const at::Tensor x = input_of_layer(*model, layer, input);
+  return explain_mixer(model->block(layer).mixer(), type_of_layer(*model, layer), x);
+}
+
 Explanation explain_checkpoint(const ExplainOptions& o) {
-  const std::shared_ptr<Model> model = load_model(o.checkpoint);
-  const at::Tensor x = input_of_layer(*model, o.layer, input_for(*model, o));
-  Mixer& mixer = model->block(o.layer).mixer();
-  return explain_mixer(mixer, type_of_layer(*model, o.layer), x);
+  return explain_layer(o.checkpoint, o.layer, input_for(*load_model(o.checkpoint), o));
 }
 
 std::vector<double> map_of_layer(Model& model, int64_t layer, const at::Tensor& input) {

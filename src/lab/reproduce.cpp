@@ -2,12 +2,15 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 
 #include "core/check.h"
 #include "core/commit.h"
 #include "core/device.h"
+#include "core/file.h"
+#include "core/hash.h"
 #include "core/nearest.h"
-#include "lab/runs.h"
+#include "train/run_folder.h"
 
 namespace horner {
 namespace {
@@ -36,67 +39,154 @@ std::string device_of(const ReproduceOptions& o) {
   return o.device == "auto" ? (o.scale == "gpu" ? "cuda" : "cpu") : o.device;
 }
 
-TrainOptions settled(const Arm& arm, const Claim& claim, const ReproduceOptions& o, int64_t seed) {
-  TrainOptions options = arm.options;
+// Named by everything that decides the outcome, so that equal runs of different claims are one.
+TrainOptions settled(TrainOptions options, const ReproduceOptions& o, int64_t seed) {
   options.seed = seed;
-  options.out = fmt::format("{}/{}", o.runs, claim.name);
-  options.name = fmt::format("{}-{}-seed{}", o.scale, arm.label, seed);
-  for (char& c : options.name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-') c = '_';
-  }
+  options.out = o.runs;
   options.device = device_of(o);
-  if (o.steps > 0) options.schedule.steps = o.steps;
+  if (o.steps > 0) {
+    options.schedule.steps = o.steps;
+    options.schedule.warmup = std::min(options.schedule.warmup, o.steps);
+  }
   options.log.tensorboard = false;
   options.checkpoint.keep = 1;
+  TrainOptions named = options;  // wherever the folders lie
+  named.from = std::filesystem::path(options.from).filename();
+  options.name = o.scale + "_" + run_name(named);
   return options;
 }
 
-std::vector<const Claim*> chosen(const Paper& paper, const std::vector<std::string>& names) {
+std::vector<const Claim*> chosen(
+    const std::vector<const Paper*>& papers, const std::vector<std::string>& names
+) {
   std::vector<const Claim*> list;
   std::vector<std::string> known;
-  for (const Claim& claim : paper.claims) known.push_back(claim.name);
-  for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw UsageError("{}", unknown("claim", name, known));
+  for (const Paper* paper : papers) {
+    for (const Claim& claim : paper->claims) {
+      known.push_back(claim.name);
+      if (names.empty() || std::find(names.begin(), names.end(), claim.name) != names.end())
+        list.push_back(&claim);
     }
   }
-  for (const Claim& claim : paper.claims) {
-    if (names.empty() || std::find(names.begin(), names.end(), claim.name) != names.end()) {
-      list.push_back(&claim);
-    }
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw UsageError("{}", unknown("claim", name, known));
   }
   return list;
 }
 
-void train_arms(
-    const Claim& claim,
-    const ReproduceOptions& o,
-    Effort scale,
-    int64_t seeds,
-    Finding& finding,
-    const RunsTell& tell
-) {
-  std::vector<TrainOptions> runs;
-  for (int64_t seed = 0; seed < seeds; ++seed) {
-    for (const Arm& arm : claim.arms(scale)) {
-      if (seed == 0) finding.rows.push_back({arm.label, {}});
-      runs.push_back(settled(arm, claim, o, seed));
+// The runs of some claims, each once.
+class Plan {
+ public:
+  Plan(const std::vector<const Claim*>& claims, const ReproduceOptions& o) : o_(o) {
+    for (const Claim* claim : claims) {
+      if (claim->arms == nullptr) continue;
+      for (int64_t seed = 0; seed < seeds(*claim); ++seed) {
+        for (const Arm& arm : arms(*claim)) add(*claim, arm, seed);
+      }
     }
   }
-  const auto outcomes = run_all(runs, o.jobs, tell);
-  const size_t arms = finding.rows.size();
-  for (size_t i = 0; i < outcomes.size(); ++i) {  // seed by seed, arm by arm
-    ArmScores& row = finding.rows[i % arms];
-    if (!outcomes[i].failure.empty()) {
-      row.failure = outcomes[i].failure;
-      continue;
-    }
-    const TrainResult& result = outcomes[i].result;
-    row.scores.push_back(score_of(result, claim.score));
-    row.parameters = double(result.parameters);
-    row.state_bytes = double(result.state_bytes);
-    row.seconds += result.seconds;
+  int64_t seeds(const Claim& claim) const { return o_.seeds > 0 ? o_.seeds : claim.seeds; }
+  std::vector<Arm> arms(const Claim& claim) const {
+    return claim.arms(o_.scale == "gpu" ? Effort::gpu : Effort::cpu);
   }
+
+  void run(const std::string& program, const RunsTell& tell) {
+    for (const bool later : {false, true}) {  // what begins with another's weights waits for them
+      std::vector<TrainOptions> now;
+      for (const auto& name : order_) {
+        if (runs_.at(name).from.empty() != later) now.push_back(runs_.at(name));
+      }
+      const auto outcomes = run_all(now, size_t(o_.jobs), program, tell);
+      for (size_t i = 0; i < now.size(); ++i) outcomes_[now[i].name] = outcomes[i];
+    }
+  }
+  void read() {
+    for (const auto& [name, run] : runs_) {
+      outcomes_[name] = finished(run) ? RunOutcome{read_result(folder_of(run)), ""}
+                                      : RunOutcome{{}, "has not finished"};
+    }
+  }
+  const RunOutcome& outcome(const Claim& claim, const Arm& arm, int64_t seed) const {
+    return outcomes_.at(run_of(claim, arm, seed).name);
+  }
+
+ private:
+  TrainOptions run_of(const Claim& claim, const Arm& arm, int64_t seed) const {
+    TrainOptions options = arm.options;
+    for (const Arm& first : arms(claim)) {
+      if (first.label == arm.after) options.from = folder_of(settled(first.options, o_, seed));
+    }
+    return settled(options, o_, seed);
+  }
+  void add(const Claim& claim, const Arm& arm, int64_t seed) {
+    const TrainOptions run = run_of(claim, arm, seed);
+    if (runs_.emplace(run.name, run).second) order_.push_back(run.name);
+  }
+
+  const ReproduceOptions& o_;
+  std::vector<std::string> order_;
+  std::map<std::string, TrainOptions> runs_;
+  std::map<std::string, RunOutcome> outcomes_;
+};
+
+// "input.txt, 1115394 bytes, hash 0f3..", of several files their number.
+std::string describe_data(const Json& sources) {
+  if (!sources.is_array() || sources.empty()) return "";
+  int64_t bytes = 0;
+  std::string hashes;
+  for (const Json& file : sources) {
+    bytes += file.at("bytes").get<int64_t>();
+    hashes += file.value("hash", file.value("xxh128", ""));  // of images, of text
+  }
+  const std::string path = sources[0].at("path");
+  return fmt::format(
+      "{}, {} bytes, hash {}",
+      sources.size() == 1 ? std::filesystem::path(path).filename().string()
+                          : fmt::format("{} files", sources.size()),
+      bytes,
+      xxh128(hashes).substr(0, 12)
+  );
+}
+
+// A row per arm, or what `measure` makes of the trained ones.
+void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
+  Trial trial{finding.scale == "gpu" ? Effort::gpu : Effort::cpu, plan.seeds(claim), {}};
+  std::vector<ArmScores> rows;
+  std::string failure;
+  for (const Arm& arm : claim.arms == nullptr ? std::vector<Arm>{} : plan.arms(claim)) {
+    ArmScores row{arm.label};
+    for (int64_t seed = 0; seed < trial.seeds; ++seed) {
+      const RunOutcome& run = plan.outcome(claim, arm, seed);
+      if (!run.failure.empty()) {
+        row.failure = failure = run.failure;
+        continue;
+      }
+      if (claim.measure == nullptr) row.scores.push_back(score_of(run.result, claim.score));
+      row.parameters = double(run.result.parameters);
+      row.state_bytes = double(run.result.state_bytes);
+      row.seconds += run.result.seconds;
+      trial.folders[arm.label].push_back(run.result.folder);
+      const std::string env = run.result.folder + "/env.json";
+      const Json where = parse_json(read_file(env), env);
+      finding.device = where.at("device");
+      finding.commit = where.at("commit");
+      finding.data = describe_data(where.value("sources", Json()));
+    }
+    finding.seconds += row.seconds;
+    rows.push_back(row);
+  }
+  if (claim.measure == nullptr || !failure.empty()) {
+    finding.rows = rows;
+  } else {
+    const auto start = std::chrono::steady_clock::now();
+    claim.measure(trial, finding);
+    const auto took = std::chrono::steady_clock::now() - start;
+    finding.seconds += std::chrono::duration<double>(took).count();
+  }
+  if (claim.measure != nullptr && !failure.empty()) return;  // its rows are not those of the arms
+  for (const Expectation& e : claim.expects) finding.judgements.push_back(judge(e, finding.rows));
+  finding.verdict = overall(finding.judgements);
 }
 
 }  // namespace
@@ -159,7 +249,12 @@ Verdict overall(const std::vector<Judgement>& judgements) {
   return verdict;
 }
 
-Reproduction reproduce(const Paper& paper, const ReproduceOptions& o, const ReproduceTell& tell) {
+std::vector<Reproduction> reproduce(
+    const std::vector<const Paper*>& papers,
+    const ReproduceOptions& o,
+    const std::string& program,
+    const RunsTell& tell
+) {
   HORNER_CHECK(
       o.seeds >= 0 && o.steps >= 0 && o.jobs >= 1,
       "[reproduce] seeds and steps must be at least 0 and jobs at least 1, got {}, {} and {}",
@@ -167,86 +262,27 @@ Reproduction reproduce(const Paper& paper, const ReproduceOptions& o, const Repr
       o.steps,
       o.jobs
   );
-  const Effort scale = o.scale == "gpu" ? Effort::gpu : Effort::cpu;
-  const auto claims = chosen(paper, o.claim);
-  const auto seeds_of = [&](const Claim& c) { return o.seeds > 0 ? o.seeds : c.seeds; };
-  Reproduction all{&paper, o, describe_device(find_device(device_of(o))), commit(), "", {}};
-  size_t done = 0, total = 0;
-  for (const Claim* c : claims) {
-    total += c->arms == nullptr ? 1 : c->arms(scale).size() * size_t(seeds_of(*c));
+  const auto claims = chosen(papers, o.claim);
+  Plan plan(claims, o);
+  if (o.read) {
+    plan.read();
+  } else {
+    find_device(device_of(o));  // or says that there is none
+    plan.run(program, tell);
   }
-  for (const Claim* c : claims) {
-    const auto start = std::chrono::steady_clock::now();
-    Finding finding{c->name, c->says, c->setting, c->score};
-    tell(done, total, c->name, "");
-    if (c->arms == nullptr) {
-      c->measure(scale, seeds_of(*c), finding);
-      ++done;
-    } else {
-      train_arms(
-          *c,
-          o,
-          scale,
-          seeds_of(*c),
-          finding,
-          [&](size_t finished, const std::string& what) {
-            tell(done + finished, total, c->name, what);
-          }
-      );
-      done += finding.rows.size() * size_t(seeds_of(*c));
+  std::vector<Reproduction> all;
+  for (const Paper* paper : papers) {
+    all.push_back({paper, {}});
+    for (const Claim& claim : paper->claims) {
+      if (std::find(claims.begin(), claims.end(), &claim) == claims.end()) continue;
+      Finding finding{claim.name, claim.says, claim.setting, claim.score, o.scale};
+      finding.device = describe_device(at::kCPU);
+      finding.commit = commit();
+      judge_claim(claim, plan, finding);
+      all.back().findings.push_back(std::move(finding));
     }
-    for (const Expectation& e : c->expects) finding.judgements.push_back(judge(e, finding.rows));
-    finding.verdict = overall(finding.judgements);
-    const auto took = std::chrono::steady_clock::now() - start;
-    finding.seconds = std::chrono::duration<double>(took).count();
-    all.findings.push_back(std::move(finding));
   }
   return all;
-}
-
-Json Reproduction::json() const {
-  Json list = Json::array();
-  for (const Finding& f : findings) {
-    Json rows = Json::array(), judged = Json::array();
-    for (const ArmScores& row : f.rows) {
-      rows.push_back(
-          {{"arm", row.arm},
-           {"scores", row.scores},
-           {"parameters", row.parameters},
-           {"state_bytes", row.state_bytes},
-           {"seconds", row.seconds},
-           {"failure", row.failure}}
-      );
-    }
-    for (const Judgement& j : f.judgements) {
-      judged.push_back(
-          {{"expects", j.text},
-           {"mean", j.value.mean},
-           {"low", j.value.low()},
-           {"high", j.value.high()},
-           {"verdict", words(j.verdict)}}
-      );
-    }
-    list.push_back(
-        {{"claim", f.claim},
-         {"says", f.says},
-         {"setting", f.setting},
-         {"score", f.score},
-         {"rows", rows},
-         {"judgements", judged},
-         {"verdict", words(f.verdict)},
-         {"seconds", f.seconds}}
-    );
-  }
-  return {
-      {"paper", paper->name},
-      {"arxiv", paper->arxiv},
-      {"title", paper->title},
-      {"options", to_json(options)},
-      {"device", device},
-      {"commit", commit},
-      {"date", date},
-      {"findings", list}};
 }
 
 }  // namespace horner

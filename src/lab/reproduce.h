@@ -8,10 +8,13 @@
 //
 // A claim holds when all its expectations do, and does not when one does not. Two scales, cpu and
 // gpu, ask the same question of a small and of a larger model.
+//
+// The runs of all claims go through one pool (lab/runs.h), each once, whoever asks for it; their
+// names say everything that decides the outcome, so a claim can be judged again from the folders.
 #pragma once
 
+#include "lab/runs.h"
 #include "lab/statistics.h"
-#include "train/train.h"
 
 namespace horner {
 
@@ -22,6 +25,7 @@ std::string_view words(Verdict);
 struct Arm {
   std::string label;
   TrainOptions options;
+  std::string after = {};  // label of the arm whose trained weights this one begins with
 };
 
 // Higher scores are better; a loss is counted negatively.
@@ -47,6 +51,13 @@ struct ArmScores {
 
 struct Finding;
 
+// What `measure` may look at.
+struct Trial {
+  Effort scale;
+  int64_t seeds;
+  std::map<std::string, std::vector<std::string>> folders;  // of an arm's runs, by seed
+};
+
 struct Claim {
   std::string name;     // a word: "orders"
   std::string says;     // what the paper says
@@ -54,8 +65,8 @@ struct Claim {
   std::string score;    // "test/accuracy", "test/loss", "512/accuracy": tested at that length
   std::vector<Expectation> expects;
   int64_t seeds = 3;
-  std::vector<Arm> (*arms)(Effort) = nullptr;                          // trained, or else
-  void (*measure)(Effort, int64_t seeds, Finding& finding) = nullptr;  // computed: rows, judgements
+  std::vector<Arm> (*arms)(Effort) = nullptr;         // trained; a row each, but where there is
+  void (*measure)(const Trial&, Finding&) = nullptr;  // computed rows: from scratch, from the arms
 };
 
 struct Paper {
@@ -74,11 +85,16 @@ struct Judgement {
 };
 
 struct Finding {
-  std::string claim, says, setting, score;
+  std::string claim, says, setting, score, scale = {};
+  std::string device = {}, commit = {},
+              date = {};  // where its runs ran, from which source, when it was judged
+  std::string data = {};  // files that they read: name, bytes, hash
   std::vector<ArmScores> rows = {};
   std::vector<Judgement> judgements = {};
   Verdict verdict = Verdict::not_shown;
-  double seconds = 0;
+  double seconds = 0;  // of its runs, one after the other
+  Json json() const;
+  static Finding from(const Json& json);
 };
 
 struct ReproduceOptions {
@@ -86,6 +102,7 @@ struct ReproduceOptions {
   std::vector<std::string> claim;
   int64_t seeds = 0;
   int64_t steps = 0;
+  bool read = false;
   std::string device = "auto";
   std::string runs = "runs/reproduce";
   std::string out;
@@ -94,27 +111,32 @@ struct ReproduceOptions {
   template <class Visitor>
   void visit(Visitor&& visit) {
     visit("scale", scale, "small models on a CPU, or larger ones on a GPU", {"cpu", "gpu"});
-    visit("claim", claim, "claims to test; empty: all of the paper");
+    visit("claim", claim, "claims to test; empty: all of the papers");
     visit("seeds", seeds, "paired seeds; 0: as the claim says");
     visit("steps", steps, "optimiser steps of every run; 0: as the claim says");
+    visit("read", read, "train nothing: judge by the runs that have finished");
     visit("device", device, "auto: cpu or cuda as the scale says, cpu, cuda or cuda:N");
     visit("runs", runs, "folder of the runs; finished ones are not run again");
-    visit("out", out, "folder that PAPER.json, PAPER.md and PAPER.svg are written to");
+    visit("out", out, "folder for PAPER.json, .md, .svg and .html; its other findings stay");
     visit("jobs", jobs, "runs at the same time");
   }
 };
 
 struct Reproduction {
   const Paper* paper;
-  ReproduceOptions options;
-  std::string device, commit, date;
   std::vector<Finding> findings;
   Json json() const;
+  // Takes those of an earlier one, of other claims or another scale, in the order of the paper.
+  void add(const Json& earlier);
 };
 
-using ReproduceTell = std::function<
-    void(size_t done, size_t total, const std::string& claim, const std::string& what)>;
-Reproduction reproduce(const Paper&, const ReproduceOptions&, const ReproduceTell& tell);
+// `program` as in lab/runs.h.
+std::vector<Reproduction> reproduce(
+    const std::vector<const Paper*>& papers,
+    const ReproduceOptions& options,
+    const std::string& program,
+    const RunsTell& tell
+);
 
 // Whether rows show what was expected.
 Judgement judge(const Expectation&, const std::vector<ArmScores>& rows);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
 #include <set>
 
 #include "core/check.h"
@@ -49,11 +51,12 @@ TEST(Reproduce, AClaimIsAsGoodAsItsWorstExpectation) {
 TEST(Reproduce, ClaimsAreWhole) {
   for (const Paper& paper : papers()) {
     for (const Claim& claim : paper.claims) {
-      ASSERT_NE(claim.arms == nullptr, claim.measure == nullptr) << paper.name << claim.name;
+      ASSERT_FALSE(claim.arms == nullptr && claim.measure == nullptr) << paper.name << claim.name;
       if (claim.arms == nullptr) continue;
       for (const Effort scale : {Effort::cpu, Effort::gpu}) {
         std::set<std::string> labels;
         for (const Arm& arm : claim.arms(scale)) {
+          EXPECT_TRUE(arm.after.empty() || labels.contains(arm.after)) << arm.after;
           EXPECT_TRUE(labels.insert(arm.label).second) << arm.label;
           for (const std::string& mixer : arm.options.model.pattern) {
             const size_t colon = mixer.find(':');
@@ -65,6 +68,7 @@ TEST(Reproduce, ClaimsAreWhole) {
                << " " << claim.name << " " << mixer;
           }
         }
+        if (claim.measure != nullptr) continue;
         for (const Expectation& e : claim.expects) {
           EXPECT_TRUE(labels.contains(e.a)) << e.a;
           EXPECT_TRUE(e.b.empty() || labels.contains(e.b)) << e.b;
@@ -72,6 +76,80 @@ TEST(Reproduce, ClaimsAreWhole) {
       }
     }
   }
+}
+
+// The claims that need no training.
+TEST(Reproduce, ComputedClaimsHold) {
+  for (const auto& [paper, claim] :
+       {std::pair{"inline", "injectivity"}, {"metala", "conditions"}}) {
+    ReproduceOptions o;
+    o.claim = {claim};
+    const auto all = reproduce({&find_paper(paper)}, o, "", {});
+    ASSERT_EQ(all.at(0).findings.size(), 1u);
+    for (const Judgement& j : all[0].findings[0].judgements)
+      EXPECT_EQ(j.verdict, Verdict::holds) << j.text;
+  }
+}
+
+// A finding survives its file; a new one replaces that of the same claim and scale only.
+TEST(Reproduce, FindingsAdd) {
+  const auto finding = [](const std::string& claim, const std::string& scale, double score) {
+    Finding f{claim, "says", "setting", "test/loss", scale, "CPU", "abc", "today"};
+    f.rows = {{"a", {score, score}}, {"failed", {}, false, 1, 2, 3, "why"}};
+    f.judgements = {{"a > 0", {score, NAN, 1}, Verdict::does_not_hold}};
+    f.verdict = Verdict::does_not_hold;
+    return f;
+  };
+  const Paper& paper = find_paper("taylor");
+  const Reproduction earlier{
+      &paper,
+      {finding("orders", "cpu", 1), finding("orders", "gpu", 2), finding("norm", "cpu", 3)}};
+  Reproduction now{&paper, {finding("norm", "cpu", 4)}};
+  now.add(Json::parse(earlier.json().dump()));
+  ASSERT_EQ(now.findings.size(), 3u);
+  EXPECT_EQ(now.findings[0].json().dump(), earlier.findings[1].json().dump());
+  EXPECT_EQ(now.findings[1].json().dump(), earlier.findings[0].json().dump());
+  EXPECT_EQ(now.findings[2].rows[0].scores[0], 4);
+}
+
+// Small claims through the whole way: arms that begin with another's weights, `read`, equal runs once.
+TEST(Reproduce, TrainsReadsAndBegins) {
+  static const auto small = [](const std::string& mixer) {
+    TrainOptions o;
+    o.task = "mqar:T=16,pairs=2,vocabulary=32";
+    o.model.pattern = {mixer};
+    o.model.layers = 1;
+    o.model.D = 16;
+    o.model.mlp = "none";
+    o.schedule.steps = 3;
+    o.train.batch = 4;
+    o.eval.every = 0;
+    o.eval.examples = 16;
+    return o;
+  };
+  const auto arms = [](Effort) -> std::vector<Arm> {
+    return {
+        {"softmax", small("softmax")},
+        {"same", small("softmax")},
+        {"after", small("linear"), "softmax"}};
+  };
+  const Paper paper{
+      "p", "0", "t", {{"c", "s", "s", "test/loss", {{E::near, "same", "softmax", 1e-9}}, 2, arms}}};
+  ReproduceOptions o;
+  o.runs = ::testing::TempDir() + "reproduce_runs";
+  std::filesystem::remove_all(o.runs);
+  o.read = true;
+  EXPECT_EQ(reproduce({&paper}, o, "", {})[0].findings[0].rows[0].failure, "has not finished");
+  o.read = false;
+  int64_t runs = 0;
+  const auto trained =
+      reproduce({&paper}, o, "", [&](const RunsTick& t) { runs = std::max(runs, t.runs); });
+  EXPECT_EQ(runs, 2);  // two seeds of softmax; then two of what begins with them
+  const Finding& f = trained[0].findings[0];
+  EXPECT_EQ(f.verdict, Verdict::holds) << f.rows[0].failure;
+  ASSERT_EQ(f.rows[2].scores.size(), 2u) << f.rows[2].failure;
+  o.read = true;
+  EXPECT_EQ(reproduce({&paper}, o, "", {})[0].findings[0].rows[2].scores, f.rows[2].scores);
 }
 
 }  // namespace

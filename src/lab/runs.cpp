@@ -1,11 +1,15 @@
 #include "lab/runs.h"
 
+#include <ATen/Context.h>
+
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "core/check.h"
 #include "core/device.h"
 #include "core/file.h"
+#include "core/interrupt.h"
 #include "lab/pool.h"
 
 namespace horner {
@@ -16,69 +20,129 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 // What a program said last.
 std::string last_line(const std::string& path) {
   std::string text = read_file(path);
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  const size_t start = text.find_last_of("\r\n");
-  return start == text.npos ? text : text.substr(start + 1);
+  text.erase(text.find_last_not_of(" \r\n") + 1);
+  return text.substr(text.find_last_of("\r\n") + 1);
 }
 
-RunOutcome run_one(const TrainOptions& options, const TrainTell& tell) {
-  try {
-    return {train(options, tell), ""};
-  } catch (const InterruptedError&) {
-    throw;
-  } catch (const std::exception& error) {
-    return {{}, first_line(error.what())};
+// The step of the last line of metrics.jsonl: how far a run in another process is.
+int64_t steps_so_far(const std::string& folder) {
+  std::ifstream file(folder + "/metrics.jsonl", std::ios::binary | std::ios::ate);
+  if (!file) return 0;
+  const std::streamoff size = file.tellg(), tail = std::min<std::streamoff>(size, 4096);
+  file.seekg(size - tail);
+  std::string text(static_cast<size_t>(tail), ' ');
+  file.read(text.data(), tail);
+  const size_t at = text.rfind("{\"step\":");
+  return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + 8);
+}
+
+using Work = std::vector<const TrainOptions*>;
+
+std::vector<std::string> run_here(const Work& work, const RunsTell& tell, RunsTick tick) {
+  std::vector<std::string> failures(work.size());
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (interrupted()) throw InterruptedError("stopped; the same command goes on");
+    try {
+      train(*work[i], [&](const TrainTick& t) {
+        RunsTick now = tick;
+        now.steps_done += t.step;
+        now.what = fmt::format("{} step {} loss {:.3f}", work[i]->name, t.step, t.loss);
+        if (tell) tell(now);
+      });
+    } catch (const InterruptedError&) {
+      throw;
+    } catch (const std::exception& error) {
+      failures[i] = first_line(error.what());
+    }
+    tick.steps_done += work[i]->schedule.steps;
+    ++tick.runs_done;
   }
+  return failures;
 }
 
-std::string folder_of(const TrainOptions& o) { return o.out + "/" + o.name; }
-bool ended(const TrainOptions& o) { return std::filesystem::exists(folder_of(o) + "/result.json"); }
+Job job_of(const TrainOptions& run, const std::string& program, const std::string& environment) {
+  make_folder(run.out + "/plan");
+  const std::string base = run.out + "/plan/" + run.name;
+  write_file(base + ".toml", to_toml(run));
+  return {{program, "train", "--config", base + ".toml"}, {environment}, base + ".log"};
+}
 
-// As `horner train` programs, each with its share of the cores.
-void run_programs(
-    const std::vector<TrainOptions>& runs,
-    std::vector<RunOutcome>& outcomes,
+std::vector<std::string> run_programs(
+    const Work& work,
     size_t at_once,
-    const RunsTell& tell
+    const std::string& program,
+    const RunsTell& tell,
+    const RunsTick& tick
 ) {
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const int gpus = std::max(1, int(at::detail::getCUDAHooks().deviceCount()));
   std::vector<Job> jobs;
-  std::vector<size_t> which;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (ended(runs[i])) continue;
-    make_folder(runs[i].out + "/plan");
-    const std::string base = runs[i].out + "/plan/" + runs[i].name;
-    write_file(base + ".toml", to_toml(runs[i]));
-    const std::string threads =
-        fmt::format("OMP_NUM_THREADS={}", std::max<size_t>(1, cores / at_once));
-    jobs.push_back({{program, "train", "--config", base + ".toml"}, {threads}, base + ".log"});
-    which.push_back(i);
+  for (size_t i = 0; i < work.size(); ++i) {
+    const bool gpu = find_device(work[i]->device).is_cuda();
+    jobs.push_back(job_of(
+        *work[i],
+        program,
+        gpu ? fmt::format("CUDA_VISIBLE_DEVICES={}", int(i) % gpus)
+            : fmt::format("OMP_NUM_THREADS={}", std::max<size_t>(1, cores / at_once))
+    ));
   }
-  const size_t before = runs.size() - jobs.size();
   const std::vector<int> codes = run_jobs(jobs, at_once, [&] {
-    size_t finished = before;
-    for (const size_t i : which) finished += ended(runs[i]) ? 1 : 0;
-    tell(finished, fmt::format("{} at a time", at_once));
+    RunsTick now = tick;
+    std::vector<std::string> busy;
+    for (const TrainOptions* run : work) {
+      const bool ended = finished(*run);
+      const int64_t steps = ended ? run->schedule.steps : steps_so_far(folder_of(*run));
+      now.steps_done += steps;
+      now.runs_done += ended ? 1 : 0;
+      if (!ended && steps > 0) busy.push_back(fmt::format("{} {}", run->name, steps));
+    }
+    now.what = fmt::format("{}", fmt::join(busy, ", "));
+    if (tell) tell(now);
   });
-  for (size_t j = 0; j < jobs.size(); ++j) {
-    if (codes[j] != 0) outcomes[which[j]].failure = last_line(jobs[j].log);
+  std::vector<std::string> failures(work.size());
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (codes[i] != 0) failures[i] = last_line(jobs[i].log);
   }
+  return failures;
 }
 
 }  // namespace
 
+std::string folder_of(const TrainOptions& run) { return run.out + "/" + run.name; }
+
+bool finished(const TrainOptions& run) {
+  return std::filesystem::exists(folder_of(run) + "/result.json");
+}
+
+TrainResult read_result(const std::string& folder) {
+  const std::string path = folder + "/result.json";
+  TrainResult result = TrainResult::from(parse_json(read_file(path), path));
+  result.folder = folder;  // it may have been moved
+  return result;
+}
+
 std::vector<RunOutcome> run_all(
-    const std::vector<TrainOptions>& runs, int64_t at_once, const RunsTell& tell
+    const std::vector<TrainOptions>& runs,
+    size_t at_once,
+    const std::string& program,
+    const RunsTell& tell
 ) {
+  Work work;
+  RunsTick tick{};
+  for (const TrainOptions& run : runs) {
+    if (finished(run)) continue;
+    work.push_back(&run);
+    tick.steps += run.schedule.steps;
+    ++tick.runs;
+  }
+  const std::vector<std::string> failures = program.empty() || at_once <= 1
+                                                ? run_here(work, tell, tick)
+                                                : run_programs(work, at_once, program, tell, tick);
   std::vector<RunOutcome> outcomes(runs.size());
-  if (at_once > 1) run_programs(runs, outcomes, size_t(at_once), tell);
+  for (size_t i = 0; i < work.size(); ++i)
+    outcomes[size_t(work[i] - runs.data())].failure = failures[i];
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (!outcomes[i].failure.empty()) continue;
-    outcomes[i] = run_one(runs[i], [&](const TrainTick& t) {
-      tell(i, fmt::format("{} step {}/{} loss {:.3f}", runs[i].name, t.step, t.steps, t.loss));
-    });
-    tell(i + 1, runs[i].name);
+    if (outcomes[i].failure.empty()) outcomes[i].result = read_result(folder_of(runs[i]));
   }
   return outcomes;
 }

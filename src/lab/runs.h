@@ -10,12 +10,25 @@ struct RunOutcome {
   std::string failure;  // one line; empty: it finished
 };
 
-// `what` is the run's progress in words; `finished` runs of all.
-using RunsTell = std::function<void(size_t finished, const std::string& what)>;
+// What is done of the runs that were not finished before.
+struct RunsTick {
+  int64_t steps_done, steps, runs_done, runs;
+  std::string what;
+};
+using RunsTell = std::function<void(const RunsTick&)>;
 
-// Finished runs are only read again; an error of one is its failure, and the rest goes on.
+std::string folder_of(const TrainOptions& run);  // of a run that has a name
+bool finished(const TrainOptions& run);
+TrainResult read_result(const std::string& folder);
+
+// Every run has a name. Finished ones are only read; an error of one is its failure, and the rest
+// goes on. `program` is this program, for several at once, each with its share of the cores or its
+// GPU; empty: one after the other in this process.
 std::vector<RunOutcome> run_all(
-    const std::vector<TrainOptions>& runs, int64_t at_once, const RunsTell& tell
+    const std::vector<TrainOptions>& runs,
+    size_t at_once,
+    const std::string& program,
+    const RunsTell& tell
 );
 
 }  // namespace horner

@@ -134,6 +134,12 @@ size_t Report::refuted() const {
   }));
 }
 
+size_t Report::broken() const {
+  return size_t(std::count_if(claims.begin(), claims.end(), [](const Claim& claim) {
+    return claim.part != "dynamics" && claim.verdict() == "does not hold";
+  }));
+}
+
 const Curve& Report::curve(std::string_view part, std::string_view name, std::string_view quantity)
     const {
   for (const Curve& c : curves) {

@@ -5,7 +5,7 @@
 //   concentration  error of output, bias and gradients at a fixed query              e C / L        (theory/limit.h)
 //   random query   error of the output for z ~ N(0, I), logits growing               the constant where it exists
 //   regression     risk of in-context linear regression at a given (A, b)            closed forms   (theory/regression.h)
-//   dynamics       gradient descent of softmax at length L                           the linear flow
+//   dynamics       gradient descent of softmax at length L                           the linear flow, what others measured
 //
 // Each claim is a number with an interval of 95 % and a band in which the theory puts it:
 //   holds           the interval lies in the band
@@ -73,6 +73,7 @@ struct Report {
   std::vector<Trajectory> trajectories;
   std::vector<Claim> claims;
   size_t refuted() const;  // claims that do not hold
+  size_t broken() const;   // those of them with a closed form: all but the claims about training
   const Curve& curve(std::string_view part, std::string_view name, std::string_view quantity) const;
   Json json() const;
 };

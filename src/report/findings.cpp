@@ -52,7 +52,7 @@ std::string heading(const Reproduction& r) {
 }
 
 Bars bars(const Finding& f) {
-  Bars picture{f.claim + ": " + f.score, {}};
+  Bars picture{fmt::format("{}, scale {}: {}", f.claim, f.scale, f.score), {}};
   for (const ArmScores& row : f.rows) {
     if (row.scores.empty()) continue;
     const Interval i = shown(f, row);
@@ -61,25 +61,39 @@ Bars bars(const Finding& f) {
   return picture;
 }
 
+std::string title(const Finding& f) {
+  return fmt::format("{}, scale {}: {}", f.claim, f.scale, words(f.verdict));
+}
+
+std::string where(const Finding& f) {
+  return fmt::format(
+      "{:.0f} s of training and measuring on {}, commit {}, {}{}",
+      f.seconds,
+      f.device,
+      f.commit,
+      f.date,
+      f.data.empty() ? "" : "; data: " + f.data
+  );
+}
+
 }  // namespace
 
 std::string text(const Reproduction& r) {
   std::string all = heading(r) + "\n";
   for (const Finding& f : r.findings) {
     all += fmt::format(
-        "\n{}: {}.\n  says: {}.\n  here: {}.\n\n{}\n{}",
-        f.claim,
-        words(f.verdict),
+        "\n{}.\n  says: {}.\n  here: {}.\n\n{}\n{}",
+        title(f),
         f.says,
         f.setting,
         arms(f).text(),
         expectations(f).text()
     );
   }
-  Table summary{{"claim", "verdict", "seconds"}, {}};
+  Table summary{{"claim", "scale", "verdict", "seconds"}, {}};
   for (const Finding& f : r.findings) {
     summary.rows.push_back(
-        {f.claim, std::string(words(f.verdict)), fmt::format("{:.0f}", f.seconds)}
+        {f.claim, f.scale, std::string(words(f.verdict)), fmt::format("{:.0f}", f.seconds)}
     );
   }
   return all + "\n" + summary.text();
@@ -87,23 +101,20 @@ std::string text(const Reproduction& r) {
 
 std::string markdown(const Reproduction& r) {
   std::string all = fmt::format(
-      "# {}\n\nMade by `horner reproduce {} --scale {}` on {}, commit {}, {}. A difference is that "
-      "of "
-      "paired seeds; for a loss it is counted so that more is better.\n",
+      "# {}\n\nWritten by `horner reproduce {}`. A difference is that of paired seeds; for a loss "
+      "it "
+      "is counted so that more is better.\n\n![every arm with its interval]({}.svg)\n",
       heading(r),
       r.paper->name,
-      r.options.scale,
-      r.device,
-      r.commit,
-      r.date
+      r.paper->name
   );
   for (const Finding& f : r.findings) {
     all += fmt::format(
-        "\n## {}: {}\n\n> {}.\n\nHere: {}.\n\n{}\n{}",
-        f.claim,
-        words(f.verdict),
+        "\n## {}\n\n> {}.\n\nHere: {}. {}.\n\n{}\n{}",
+        title(f),
         f.says,
         f.setting,
+        where(f),
         arms(f).markdown(),
         expectations(f).markdown()
     );
@@ -112,37 +123,33 @@ std::string markdown(const Reproduction& r) {
 }
 
 std::string picture(const Reproduction& r) {
-  std::string all;
-  for (const Finding& f : r.findings) {
-    if (f.score != "value") all += svg(bars(f));
-  }
-  return all;
+  std::vector<std::string> all;
+  for (const Finding& f : r.findings) all.push_back(svg(bars(f)));
+  return svg_file(stacked(heading(r), all));
 }
 
 std::string page(const Reproduction& r, const std::string& command) {
   Page page{heading(r)};
   std::vector<std::string> verdicts;
+  const auto sortable_of = [](const Table& table) {
+    SortTable sorted{table.head, {}};
+    for (const auto& row : table.rows) {
+      sorted.rows.emplace_back();
+      for (const std::string& cell : row) sorted.rows.back().push_back({cell});
+    }
+    return sortable(sorted);
+  };
   for (const Finding& f : r.findings) {
-    verdicts.push_back(fmt::format("{}: {}", f.claim, words(f.verdict)));
-    SortTable scores{arms(f).head, {}}, judged{expectations(f).head, {}};
-    for (const auto& row : arms(f).rows) {
-      scores.rows.emplace_back();
-      for (const std::string& cell : row) scores.rows.back().push_back({cell});
-    }
-    for (const auto& row : expectations(f).rows) {
-      judged.rows.emplace_back();
-      for (const std::string& cell : row) judged.rows.back().push_back({cell});
-    }
+    verdicts.push_back(title(f));
     page.sections.push_back(
-        {fmt::format("{}: {}", f.claim, words(f.verdict)),
-         paragraph("The paper: " + f.says + ".") + paragraph("Here: " + f.setting + ".") +
-             (f.score == "value" ? std::string() : figure(svg(bars(f)))) + sortable(scores) +
-             sortable(judged)}
+        {title(f),
+         paragraph("The paper: " + f.says + ".") +
+             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) + figure(svg(bars(f))) +
+             sortable_of(arms(f)) + sortable_of(expectations(f))}
     );
   }
   page.verdict = fmt::format("{}.", fmt::join(verdicts, "; "));
-  page.origin = {
-      {"command", command}, {"device", r.device}, {"commit", r.commit}, {"date", r.date}};
+  page.origin = {{"command", command}};
   return html(page);
 }
 

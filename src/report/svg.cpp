@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/json.h"
+#include "report/drawing.h"
 
 namespace horner {
 
@@ -57,6 +58,17 @@ svg.picture { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sa
 .s0 { --c: var(--s0); } .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); }
 .s4 { --c: var(--s4); } .s5 { --c: var(--s5); } .s6 { --c: var(--s6); } .s7 { --c: var(--s7); }
 )";
+}
+
+std::string stacked(const std::string& title, const std::vector<std::string>& pictures) {
+  std::string inside;
+  double height = 0;
+  for (const std::string& picture : pictures) {
+    const size_t at = picture.find("height=\"");
+    inside += fmt::format("<svg y=\"{:g}\"{}", height, picture.substr(std::string("<svg").size()));
+    height += std::stod(picture.substr(at + std::string("height=\"").size()));
+  }
+  return open_picture(title, std::max(height, 1.0)) + inside + "</svg>";
 }
 
 std::string svg_file(const std::string& picture) {

@@ -65,7 +65,9 @@ std::string svg(const Chart&);
 std::string svg(const Bars&);
 std::string svg(const HeatMap&);
 
-std::string picture_style();                       // CSS
+std::string picture_style();  // CSS
+// One below the other, as one.
+std::string stacked(const std::string& title, const std::vector<std::string>& pictures);
 std::string svg_file(const std::string& picture);  // a file of its own
 
 std::string escape(const std::string& text);  // for XML and HTML, in text and in attributes

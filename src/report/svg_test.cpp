@@ -96,5 +96,13 @@ TEST(Svg, FileStandsAlone) {
   EXPECT_NE(file.find("<style>"), std::string::npos);
 }
 
+TEST(Svg, StacksOneBelowTheOther) {
+  const std::string one = svg(Bars{"one", {"x"}, {{"a", 1}}}),
+                    two = svg(Bars{"two", {"x"}, {{"b", 2}}});
+  const std::string all = stacked("both", {one, two});  // each is 34 + 30 + 48 high
+  EXPECT_NE(all.find("height=\"224\""), std::string::npos) << all.substr(0, 200);
+  EXPECT_NE(all.find("<svg y=\"112\""), std::string::npos);
+}
+
 }  // namespace
 }  // namespace horner

@@ -48,6 +48,17 @@ Json config_of(const ModelOptions& o, const Json& task) {
       {"task", task}};
 }
 
+// A run's newest checkpoint, or the folder itself.
+std::string model_folder(const std::string& folder) {
+  if (!fs::is_directory(folder + "/checkpoints")) return folder;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder + "/checkpoints")) {
+    if (fs::exists(entry.path() / "DONE")) names.push_back(entry.path());
+  }
+  if (names.empty()) throw DataError("{}: has no whole checkpoint yet", folder);
+  return *std::max_element(names.begin(), names.end());
+}
+
 // Names of the checkpoints, oldest first; everything else that a run puts there is taken away.
 std::vector<std::string> whole_ones(const std::string& folder) {
   std::vector<std::string> names;
@@ -124,16 +135,7 @@ TrainerState load_checkpoint(const std::string& checkpoint, Model& model, Optimi
 }
 
 std::shared_ptr<Model> load_model(const std::string& folder) {
-  std::string from = folder;
-  if (fs::is_directory(folder + "/checkpoints")) {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder + "/checkpoints")) {
-      if (fs::exists(entry.path() / "DONE")) names.push_back(entry.path());
-    }
-    if (names.empty()) throw DataError("{}: has no whole checkpoint yet", folder);
-    from = *std::max_element(names.begin(), names.end());
-  }
-  const std::string path = from + "/config.json";
+  const std::string from = model_folder(folder), path = from + "/config.json";
   const Json config = parse_json(read_file(path), path);
   if (!config.is_object() || !config.contains("horner"))
     throw DataError("{}: is not the configuration of a Horner model", path);
@@ -143,6 +145,19 @@ std::shared_ptr<Model> load_model(const std::string& folder) {
   read_tensors(*model, from + "/model.safetensors");
   model->eval();
   return model;
+}
+
+void begin_with(Model& model, const std::string& folder) {
+  const c10::NoGradGuard no_graph;
+  const std::string path = model_folder(folder) + "/model.safetensors";
+  const Safetensors file = Safetensors::open(path);
+  bool any = false;
+  for (auto& [name, tensor] : tensors_of(model)) {
+    if (!file.contains(name) || file.get(name).sizes() != tensor.sizes()) continue;
+    tensor.copy_(file.get(name));
+    any = true;
+  }
+  if (!any) throw DataError("{}: holds no tensor that this model has", path);
 }
 
 }  // namespace horner

@@ -53,4 +53,8 @@ TrainerState load_checkpoint(const std::string& checkpoint, Model& model, Optimi
 // config.json and model.safetensors; ready to be evaluated. DataError where there is none.
 std::shared_ptr<Model> load_model(const std::string& folder);
 
+// Gives `model` the weights of such a folder that it has by the same name and shape. DataError where
+// there is none.
+void begin_with(Model& model, const std::string& folder);
+
 }  // namespace horner

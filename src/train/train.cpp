@@ -18,6 +18,7 @@ TrainResult train(const TrainOptions& options, const TrainTell& tell) {
   const at::Device device = find_device(local_device(o.device));
   const std::shared_ptr<Processes> processes = Processes::join(device);
   const auto model = make_model(o.model, uint64_t(o.seed));  // refuses before anything is written
+  if (!o.from.empty()) begin_with(*model, o.from);
   model->to(device);
   const bool first = !processes || processes->first();
   if (first) open_run_folder(folder, o, environment(o, device, task->sources()));

@@ -184,6 +184,29 @@ TEST(Train, ACheckpointOfTextHoldsItsTokenizer) {
   }
 }
 
+// Another mixer keeps what it shares with the model whose weights it begins with.
+TEST(Train, BeginsWithTheWeightsOfAnotherRun) {
+  const Folder folder;
+  const TrainResult host = train(small(folder.path, "host"));
+  TrainOptions o = small(folder.path, "converted");
+  o.model.pattern = {"luna:heads=2", "linear:heads=2"};
+  o.from = host.folder;
+  o.schedule.steps = 1;
+  o.optim.lr = 0;
+  const auto before = load_model(host.folder)->named_parameters();
+  const auto after = load_model(train(o).folder)->named_parameters();
+  size_t same = 0;
+  for (const auto& entry : after) {
+    if (!before.contains(entry.key())) continue;
+    EXPECT_TRUE(at::equal(entry.value(), before[entry.key()])) << entry.key();
+    ++same;
+  }
+  EXPECT_EQ(same, before.size());
+  o.name = "nothing";
+  o.from = folder.path;
+  EXPECT_THROW(train(o), DataError);
+}
+
 TEST(Train, RecomputedBlocksGiveTheSameGradients) {
   const auto task = make_task("mqar:T=16,pairs=2,vocabulary=32");
   const Counted batch = counted(task->batch(Split::train, {0, 1, 2, 3}));

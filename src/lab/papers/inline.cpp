@@ -4,6 +4,7 @@
 
 #include "lab/explain.h"
 #include "lab/papers/papers.h"
+#include "tasks/task.h"
 
 namespace horner {
 namespace {
@@ -27,10 +28,10 @@ double confused(
   return same.to(at::kDouble).mean().item<double>();
 }
 
-void collisions(Effort, int64_t seeds, Finding& finding) {
+void collisions(const Trial& trial, Finding& finding) {
   std::vector<ArmScores>& rows = finding.rows;
   rows = {{"linear elu1", {}}, {"softmax", {}}, {"InLine", {}}};
-  for (int64_t seed = 0; seed < seeds; ++seed) {
+  for (int64_t seed = 0; seed < trial.seeds; ++seed) {
     at::Generator random = at::make_generator<at::CPUGeneratorImpl>(uint64_t(seed));
     const auto draw = [&](int64_t n) { return at::randn({n, 16}, random, at::kDouble); };
     const at::Tensor q = draw(256), k = draw(64), p = scaled_features(q, 1.7);
@@ -50,13 +51,36 @@ void collisions(Effort, int64_t seeds, Finding& finding) {
 
 std::vector<Arm> images(Effort scale) {
   const auto arm = [&](const std::string& label, const std::string& mixer) {
-    return Arm{label, classify(scale, "patches", mixer)};
+    TrainOptions o = classify(scale, "patches", mixer);
+    o.model.positions = 64;
+    return Arm{label, o};
   };
   return {
-      arm("softmax", "softmax:causal=false"),
+      arm("softmax", "softmax:causal=false,position.kind=none"),
       arm("linear", "linear:causal=false,feature=relu"),
       arm("InLine", "inline:causal=false,feature=relu"),
       arm("InLine, no residual", "inline:causal=false,feature=relu,residual=0")};
+}
+
+// In the trained models, on an image of the test: mean over heads and layers.
+void confusions(const Trial& trial, Finding& finding) {
+  for (const auto& [arm, folders] : trial.folders) {
+    ArmScores pairs{arm + ": pairs"}, doubled{arm + ": q and 2 q"};
+    for (const std::string& folder : folders) {
+      const TrainOptions o = read_result(folder).options;
+      const Batch batch = make_task(o.task)->batch(Split::test, {0});
+      double confused = 0, apart = 0;
+      for (int64_t layer = 0; layer < o.model.layers; ++layer) {
+        const Confusion c = explain_layer(folder, layer, batch.features).confusion;
+        for (const auto& head : c.heads) confused += head.pairs / double(c.heads.size());
+        apart += c.doubled;
+      }
+      pairs.scores.push_back(confused / double(o.model.layers));
+      doubled.scores.push_back(apart / double(o.model.layers));
+    }
+    finding.rows.push_back(pairs);
+    finding.rows.push_back(doubled);
+  }
 }
 
 }  // namespace
@@ -89,6 +113,22 @@ Paper inline_paper() {
             {E::above, "InLine", "softmax", -0.02}},
            3,
            images},
+          {"confusion",
+           "In trained networks linear attention confuses queries; softmax and InLine keep them "
+           "apart",
+           "the models of the claim `images`, one test image: share of pairs of different queries "
+           "with "
+           "the same weights, and how far the weights of q and 2 q are apart",
+           "value",
+           {{E::under, "linear: q and 2 q", "", 1e-3},
+            {E::reaches, "InLine: q and 2 q", "", 1e-3},
+            {E::reaches, "softmax: q and 2 q", "", 1e-3},
+            {E::under, "InLine: pairs", "", 1e-3},
+            {E::under, "softmax: pairs", "", 1e-3},
+            {E::above, "linear: pairs", "InLine: pairs"}},
+           3,
+           images,
+           confusions},
       }};
 }
 

@@ -48,18 +48,18 @@ Paper measure_paper() {
               "Outputs and gradients of softmax approach their linear limit as 1/sqrt(L), with a "
               "known "
               "constant",
-              [](Effort s, int64_t, Finding& f) { part("concentration", s, f); }
+              [](const Trial& t, Finding& f) { part("concentration", t.scale, f); }
           ),
           claim(
               "regression",
               "The risk of in-context linear regression has a closed form in the limit",
-              [](Effort s, int64_t, Finding& f) { part("regression", s, f); }
+              [](const Trial& t, Finding& f) { part("regression", t.scale, f); }
           ),
           claim(
               "dynamics",
               "Gradient descent of softmax at length L follows the linear flow, the closer the "
               "longer",
-              [](Effort s, int64_t, Finding& f) { part("dynamics", s, f); }
+              [](const Trial& t, Finding& f) { part("dynamics", t.scale, f); }
           ),
       }};
 }

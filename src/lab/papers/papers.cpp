@@ -17,9 +17,10 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t p
   o.model.D = gpu ? 128 : 64;
   o.model.mlp = "none";
   o.optim.lr = gpu ? 2e-3 : 5e-3;
-  o.schedule.steps = gpu ? 3000 : 800;
+  o.schedule.steps = gpu ? 3000 : 500;
   o.train.batch = gpu ? 256 : 64;
-  o.eval.every = o.schedule.steps / 4;
+  o.train.target = 0.995;
+  o.eval.every = o.schedule.steps / 5;
   return o;
 }
 
@@ -53,7 +54,7 @@ TrainOptions classify(Effort scale, const std::string& task, const std::string& 
   o.schedule.warmup = o.schedule.steps / 20;
   o.train.batch = gpu ? 128 : 32;
   o.eval.every = 0;
-  o.eval.examples = gpu ? 0 : 2000;
+  o.eval.examples = gpu ? 10000 : 2000;
   return o;
 }
 

@@ -11,7 +11,7 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T = 128, int
 TrainOptions language(Effort scale, const std::vector<std::string>& pattern);
 // A classifier of whole sequences, mean over tokens.
 TrainOptions classify(Effort scale, const std::string& task, const std::string& mixer);
-// A task of exact answers at every position, one layer, no mlp, longer in the test than in training.
+// A task of exact answers at every position, one layer, longer in the test than in training.
 TrainOptions track(Effort scale, const std::string& task, const std::string& mixer, int64_t longer);
 
 Paper taylor_paper();

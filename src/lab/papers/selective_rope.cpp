@@ -34,6 +34,14 @@ std::vector<Arm> swaps(Effort scale) {
   });
 }
 
+std::vector<Arm> rotations(Effort scale) {
+  return positions("deltanet", [&](const std::string& mixer) {
+    TrainOptions o = track(scale, "group:group=Z3,k=32", mixer, 128);
+    o.model.layers = 2;
+    return o;
+  });
+}
+
 std::vector<Arm> text(Effort scale) {
   auto arms = positions("gla", [&](const std::string& mixer) { return language(scale, {mixer}); });
   for (Arm& arm : arms) arm.label = "gla " + arm.label;
@@ -68,10 +76,18 @@ Paper selective_rope_paper() {
             {E::under, "none", "", 0.7}},
            3,
            swaps},
+          {"thirds",
+           "Two layers of DeltaNet with selective rotation solve A3 = Z3 at the training length",
+           "running sums modulo 3, trained and tested on 32 steps",
+           "test/accuracy",
+           {{E::reaches, "selective", "", 0.9}, {E::above, "selective", "none"}},
+           3,
+           rotations},
           {"copying",
            "With selective rotation a copy learned on short strings extends to longer ones; with "
            "RoPE not",
-           "copy of 16 tokens in training, of more in the test, GLA",
+           "16 tokens, copied after 4 blanks in training (T = 36), after 32 in the test (T = 64), "
+           "GLA",
            "64/accuracy",
            {{E::above, "selective", "RoPE"}, {E::above, "selective", "none"}},
            3,
@@ -80,7 +96,8 @@ Paper selective_rope_paper() {
            "In language modelling selective rotation is at least as good as RoPE",
            "bytes of text",
            "test/loss",
-           {{E::above, "gla selective", "gla RoPE"},
+           {{E::above, "gla selective", "gla RoPE", -0.01},
+            {E::above, "gla selective", "gla none", -0.01},
             {E::above, "softmax selective", "softmax none"}},
            3,
            text},

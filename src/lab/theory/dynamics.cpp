@@ -138,35 +138,46 @@ std::vector<Parameters> linear_path(const Setup& s, double one_over_L) {
 }
 
 void claims(const Lab& lab, const std::string& kind) {
-  const Curve& learning = lab.report.curve(kPart, kind, "distance, half learnt");
-  const Curve& softmax = lab.report.curve(kPart, kind, "trained softmax risk");
-  const Curve& gap = lab.report.curve(kPart, kind, "risk gap");
+  const auto curve = [&](const char* quantity) -> const Curve& {
+    return lab.report.curve(kPart, kind, quantity);
+  };
+  const auto falls = [&](const char* quantity, const std::string& statement) {
+    if (const auto k = curve(quantity).exponent())
+      lab.claim(kPart, fmt::format("{}: {} (exponent)", kind, statement), *k, -INFINITY, 0);
+  };
+  falls(
+      "distance, half learnt",
+      "softmax training approaches the linear flow as L grows, when the flow has halved its risk"
+  );
+  falls("distance, at the end", "and so it does at the end");
+  falls("risk gap", "the gap to trained linear attention closes");
+  const Curve &softmax = curve("trained softmax risk"), &linear = curve("trained linear risk");
   const Point &first = softmax.points.front(), &last = softmax.points.back();
-  if (const auto k = learning.exponent()) {
+  if (first.L == last.L) return;
+  const Interval fall = ratio(first.measured, last.measured);
+  const double by = linear.points.front().measured.value / linear.points.back().measured.value;
+  lab.claim(
+      kPart,
+      fmt::format(
+          "{}: the trained risk falls with L (risk at {} over risk at {})", kind, first.L, last.L
+      ),
+      fall,
+      1,
+      INFINITY
+  );
+  lab.claim(
+      kPart,
+      fmt::format(
+          "{}: it falls as that of linear attention, {:.1f} times (ratio of the two)", kind, by
+      ),
+      {fall.value / by, fall.low / by, fall.high / by},
+      0.6,
+      1.4
+  );
+  // An independent check of the paper measured 44 to 54 times, with models trained to the end.
+  if (lab.options.d == 4 && first.L == 16 && last.L == 1024) {
     lab.claim(
-        kPart,
-        kind +
-            ": softmax training approaches the linear flow as L grows (exponent of the distance "
-            "when the flow has halved its risk)",
-        *k,
-        -INFINITY,
-        0
-    );
-  }
-  if (first.L < last.L) {
-    lab.claim(
-        kPart,
-        fmt::format(
-            "{}: the trained risk falls with L (risk at {} over risk at {})", kind, first.L, last.L
-        ),
-        ratio(first.measured, last.measured),
-        1,
-        INFINITY
-    );
-  }
-  if (const auto k = gap.exponent()) {
-    lab.claim(
-        kPart, kind + ": the gap to trained linear attention closes (exponent)", *k, -INFINITY, 0
+        kPart, fmt::format("{}: it falls 30 to 70 times from L = 16 to 1024", kind), fall, 30, 70
     );
   }
 }
