@@ -118,11 +118,8 @@ struct TrainOptions {
   int64_t seed = 0;
   std::string device = "auto";
   std::string resume = "auto";
-<<<<<<< HEAD
   std::vector<std::string> expect;
-=======
   std::string from;
->>>>>>> work-r
   ModelOptions model;
   OptimOptions optim;
   ScheduleOptions schedule;
@@ -144,15 +141,12 @@ struct TrainOptions {
         "auto: go on where the run is; never: refuse if it exists",
         {"auto", "never"}
     );
-<<<<<<< HEAD
     visit("expect", expect, "what must come out, as in 'test/accuracy >= 0.99' (docs/train.md)");
-=======
     visit(
         "from",
         from,
         "run or model folder whose weights of the same name and shape it begins with; empty: none"
     );
->>>>>>> work-r
     visit("model", model, "the model; vocabulary, classes and features follow from the task");
     visit("optim", optim, "AdamW");
     visit("schedule", schedule, "the learning rate");
