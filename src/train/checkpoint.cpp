@@ -147,6 +147,14 @@ std::shared_ptr<Model> load_model(const std::string& folder) {
   return model;
 }
 
+Tokenizer load_tokenizer_of(const std::string& folder) {
+  const std::string from = model_folder(folder);
+  for (const char* file : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
+    if (fs::exists(fs::path(from) / file)) return load_tokenizer(from);
+  }
+  return byte_tokenizer();
+}
+
 void begin_with(Model& model, const std::string& folder) {
   const c10::NoGradGuard no_graph;
   const std::string path = model_folder(folder) + "/model.safetensors";

@@ -7,6 +7,7 @@
 // checkpoint, whenever the program was stopped.
 #pragma once
 
+#include "io/tokenizer.h"
 #include "tasks/task.h"
 #include "train/optimizer.h"
 
@@ -52,6 +53,8 @@ TrainerState load_checkpoint(const std::string& checkpoint, Model& model, Optimi
 // The model of a checkpoint, of a run folder (its newest), or of any folder with Horner's
 // config.json and model.safetensors; ready to be evaluated. DataError where there is none.
 std::shared_ptr<Model> load_model(const std::string& folder);
+// The tokenizer that lies beside the model; bytes where none does.
+Tokenizer load_tokenizer_of(const std::string& folder);
 
 // Gives `model` the weights of such a folder that it has by the same name and shape. DataError where
 // there is none.

@@ -175,7 +175,7 @@ TEST(Train, ACheckpointOfTextHoldsItsTokenizer) {
     o.name = task.substr(0, 4);
     o.task = task;
     const TrainResult r = train(o);
-    const Tokenizer read = load_tokenizer(r.folder + "/checkpoints/step_00000001");
+    const Tokenizer read = load_tokenizer_of(r.folder);
     const auto trained = std::dynamic_pointer_cast<TextTask>(make_task(task));
     const Tokenizer& used = trained->corpus().tokenizer;
     ASSERT_EQ(read.vocabulary(), used.vocabulary()) << task;
