@@ -142,7 +142,12 @@ std::vector<RunOutcome> run_all(
   for (size_t i = 0; i < work.size(); ++i)
     outcomes[size_t(work[i] - runs.data())].failure = failures[i];
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (outcomes[i].failure.empty()) outcomes[i].result = read_result(folder_of(runs[i]));
+    if (!outcomes[i].failure.empty()) continue;
+    if (finished(runs[i])) {
+      outcomes[i].result = read_result(folder_of(runs[i]));
+    } else {
+      outcomes[i].failure = "left no result";
+    }
   }
   return outcomes;
 }

@@ -261,12 +261,17 @@ std::shared_ptr<Model> make_model(const ModelOptions& options, uint64_t seed) {
 
 int64_t state_bytes(const ModelOptions& o, int64_t T) {
   int64_t total = o.positions > 0 ? int64_t(sizeof(int64_t)) : 0;  // how many tokens were seen
+  std::map<std::string, int64_t> of_layer;                         // each mixer is measured once
   for (int64_t l = 0; l < o.layers; ++l) {
     const std::string& text = o.pattern[size_t(l) % o.pattern.size()];
-    const size_t colon = text.find(':');
-    const MixerType& type = find_mixer(text.substr(0, colon));
-    const Json options = type.parse(colon == std::string::npos ? "" : text.substr(colon + 1));
-    if (type.make(o.D, options)->causal()) total += state_bytes(type, o.D, T, options);
+    if (!of_layer.contains(text)) {
+      const size_t colon = text.find(':');
+      const MixerType& type = find_mixer(text.substr(0, colon));
+      const Json options = type.parse(colon == std::string::npos ? "" : text.substr(colon + 1));
+      const bool causal = type.make(o.D, options)->causal();
+      of_layer[text] = causal ? state_bytes(type, o.D, T, options) : 0;
+    }
+    total += of_layer[text];
   }
   return total;
 }

@@ -73,14 +73,23 @@ Row one_minus(Row x) {
   return x;
 }
 
-// Keep (1,0), replace by (0,1), with the best decay: free for each token, or the same for both.
-double memory_error(bool dynamic, double fixed_low, double fixed_high) {
-  if (dynamic) return 0;  // keep: a = 1, k = 0; replace: a = 0, k = 1
-  double best = 1;
-  for (double a = fixed_low; a <= fixed_high; a += 1.0 / 1024) {
-    best = std::min(best, std::max(1 - a, a));  // |a v_1 - v_1| and |a v_1 + v_2 - v_2|
+// S = a v_1 + k v_2 should be v_1 where the second token is unimportant, v_2 where it is important:
+// the worse of the two errors. Decays are searched between `low` and `high`; a dynamic one may differ
+// between the two cases, and `tied` means k = 1 - a.
+double memory_error(bool dynamic, bool tied, double low, double high) {
+  constexpr double step = 1.0 / 64;
+  double keep = 2, replace = 2, same = 2;  // smallest errors: of each alone, of both with one decay
+  for (double a = low; a <= high; a += step) {
+    double keeps = 2, replaces = 2;
+    for (double k = tied ? 1 - a : 0; k <= (tied ? 1 - a : 1); k += step) {
+      keeps = std::min(keeps, std::max(1 - a, k));
+      replaces = std::min(replaces, std::max(a, 1 - k));
+    }
+    keep = std::min(keep, keeps);
+    replace = std::min(replace, replaces);
+    same = std::min(same, std::max(keeps, replaces));
   }
-  return best;
+  return dynamic ? std::max(keep, replace) : same;
 }
 
 void conditions(const Trial&, Finding& finding) {
@@ -101,15 +110,16 @@ void conditions(const Trial&, Finding& finding) {
   const Row a1 = own_decay(p1), w1 = read(a1, one_minus(a1));
   const struct {
     const char* name;
-    bool dynamic;
+    bool dynamic, tied;
     double low, high, c2;
     int groups;
   } families[] = {
-      {"fixed decay", false, 0.5, 1, fixed(p1) + fixed(p2), 2},
-      {"no decay", false, 1, 1, key_only(p1) + key_only(p2), 2},
-      {"no query", true, 0, 1, error(w1, p1) + error(w1, p2), 2},  // one row serves both
-      {"GLA", true, 0, 1, key_only(p1) + key_only(p2), 3},
+      {"fixed decay", false, false, 0, 1, fixed(p1) + fixed(p2), 2},
+      {"no decay", false, false, 1, 1, key_only(p1) + key_only(p2), 2},
+      {"no query", true, true, 0, 1, error(w1, p1) + error(w1, p2), 2},  // one row serves both
+      {"GLA", true, false, 0, 1, key_only(p1) + key_only(p2), 3},
       {"MetaLA",  // a channel for each row, q picks one
+       true,
        true,
        0,
        1,
@@ -117,7 +127,9 @@ void conditions(const Trial&, Finding& finding) {
        2}};
   for (const auto& f : families) {
     const std::string name = f.name;
-    finding.rows.push_back({name + ": C1 error", {memory_error(f.dynamic, f.low, f.high)}, true});
+    finding.rows.push_back(
+        {name + ": C1 error", {memory_error(f.dynamic, f.tied, f.low, f.high)}, true}
+    );
     finding.rows.push_back({name + ": C2 error", {f.c2}, true});
     finding.rows.push_back({name + ": C3 groups", {double(f.groups)}, true});
   }
