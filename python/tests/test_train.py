@@ -187,6 +187,23 @@ def test_answers_are_recorded(whole: Path, tmp_path: Path) -> None:
         assert done.returncode == code and line in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_tool_runs_and_records_configurations(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    for name, expect in (("a", 'expect = ["test/loss >= 0"]'), ("b", 'expect = ["test/loss <= 0"]'), ("c", "")):
+        (tmp_path / f"configs/{name}.toml").write_text(f"""task = "mqar:T=16,pairs=2,vocabulary=32,test=16"
+name = "{name}"
+{expect}
+[schedule]
+steps = 1
+""")
+    tool = Path(__file__).resolve().parents[2] / "tools/known_answers"
+    done = subprocess.run([tool], cwd=tmp_path, capture_output=True, text=True,
+                          env={**ONE_THREAD, "HORNER": str(PROGRAM), "JOBS": "2"})
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "docs/results/known_answers.json").read_text())
+    assert [(row["run"], row["holds"]) for row in rows] == [("a", True), ("b", False)]
+
+
 def torchrun(out: Path, *more: str, restarts: int = 0) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node", "2",
             "--max-restarts", str(restarts), *command(out, "--model.dropout", "0", *more)]

@@ -1,9 +1,11 @@
-// Runs that learn something, in less than a minute.
+// Runs that learn something, in a minute or two.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "train/train.h"
+#include "core/check.h"
+#include "tasks/task.h"
+#include "train/expect.h"
 
 namespace horner {
 namespace {
@@ -28,6 +30,23 @@ TEST(TrainSlow, SoftmaxRecallsFourPairs) {
   const TrainResult r = train(o);
   EXPECT_GE(r.test.values.at("accuracy"), 0.99);
   std::filesystem::remove_all(out);
+}
+
+// Two minutes of one core: what nanoGPT's README gives for its small model.
+TEST(TrainSlow, ShakespeareOfFourLayersGivesTheKnownLoss) {
+  TrainOptions o;
+  from_toml_file(o, "configs/shakespeare_4.toml");
+  try {
+    make_task(o.task);
+  } catch (const DataError& error) {
+    GTEST_SKIP() << error.what();
+  }
+  o.out = testing::TempDir() + "horner_shakespeare";
+  std::filesystem::remove_all(o.out);
+  ASSERT_FALSE(o.expect.empty());
+  for (const Answer& answer : answers(train(o)))
+    EXPECT_TRUE(answer.holds) << answer.expected << ": " << answer.measured;
+  std::filesystem::remove_all(o.out);
 }
 
 }  // namespace
