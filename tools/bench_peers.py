@@ -1,10 +1,12 @@
 """Times flash-linear-attention's functions for `horner bench ops --peers DIR`: one JSON line per row.
 
-Each function runs in a process of its own, so that one which crashes is a row that says so."""
+A function runs in a process of its own, so that one which crashes is a row that says so. All are compiled first,
+side by side; then they are timed, one after the other."""
 
 import argparse
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 
@@ -15,9 +17,11 @@ FUNCTIONS = {
     "gla chunk": ("linear", "decay per key", (64, 128)),
     "based fused_chunk": ("power", "order 2", (16,)),
     "based parallel": ("power", "order 2", (16,)),
+    "delta_rule chunk": ("delta", "no decay", (64, 128)),
     "gated_delta_rule chunk": ("delta", "decay per head", (64, 128)),
 }
-SECONDS = 60  # for one function at one shape; compiling its kernels is most of it
+COMPILE_SECONDS = 120  # for all of them together
+SECONDS = 40  # for one function at one shape
 
 
 def function(name, torch, B, T, H, K, V):
@@ -39,6 +43,11 @@ def function(name, torch, B, T, H, K, V):
         from fla.ops.gla import chunk_gla
         g = F.logsigmoid(normal(B, T, H, K)) / 16
         return lambda q, k, v, g: chunk_gla(q, k, v, g)[0], [q, k, v, g]
+    if name == "delta_rule chunk":
+        from fla.ops.delta_rule import chunk_delta_rule
+        beta = normal(B, T, H).sigmoid()
+        k = F.normalize(k, dim=-1)
+        return lambda q, k, v, beta: chunk_delta_rule(q, k, v, beta=beta)[0], [q, k, v, beta]
     if name == "gated_delta_rule chunk":
         from fla.ops.gated_delta_rule import chunk_gated_delta_rule
         g, beta = F.logsigmoid(normal(B, T, H).float()), normal(B, T, H).sigmoid()
@@ -90,13 +99,14 @@ def replayed(torch, work, repeats):
         return None
 
 
-def run_one(name, dims, repeats):
+def run_one(name, row, repeats):
+    """Times of one function at one shape, as a dictionary; repeats = 0: it is called once and not timed."""
     import torch
 
-    call, inputs = function(name, torch, *dims)
+    call, inputs = function(name, torch, *row["dims"])
     leaves = [x.detach().requires_grad_(True) for x in inputs]
     grad = torch.randn_like(call(*inputs))
-    row = {}
+    times = {}
 
     def forward():
         with torch.no_grad():
@@ -105,12 +115,26 @@ def run_one(name, dims, repeats):
     def both():
         torch.autograd.grad(call(*leaves), leaves, grad)
 
-    row["eager_forward_ms"] = measure(torch, forward, repeats)
-    row["forward_ms"] = replayed(torch, forward, repeats)
-    print(json.dumps(row), flush=True)
-    row["eager_both_ms"] = measure(torch, both, repeats)
-    row["both_ms"] = replayed(torch, both, repeats)
-    print(json.dumps(row), flush=True)
+    try:
+        if repeats == 0:
+            both()
+            return times
+        times["eager_forward_ms"] = measure(torch, forward, repeats)
+        times["forward_ms"] = replayed(torch, forward, repeats)
+        times["eager_both_ms"] = measure(torch, both, repeats)
+        times["both_ms"] = replayed(torch, both, repeats)
+    except Exception as error:  # the backward is refused where Triton would get it wrong
+        times["failure"] = last_line(str(error), type(error).__name__)
+    return times
+
+
+def run_all(name, rows, repeats):
+    for row in rows:
+        try:
+            times = run_one(name, row, repeats)
+        except Exception as error:
+            times = {"failure": last_line(str(error), type(error).__name__)}
+        print(json.dumps({"shape": row["shape"], **times}), flush=True)
 
 
 def last_line(text, otherwise):
@@ -118,36 +142,47 @@ def last_line(text, otherwise):
     return lines[-1].strip()[:200] if lines else otherwise
 
 
-def time_row(arguments, name, shape, dims):
+def command(arguments, name, rows, repeats):
+    return [sys.executable, __file__, "--folder", arguments.folder, "--repeats", str(repeats),
+            "--one", name, "--rows", json.dumps(rows)]
+
+
+def blank(name, row):
     op, variant, _ = FUNCTIONS[name]
-    row = {"program": "fla", "op": op, "variant": variant, "shape": shape, "form": name,
-           "forward_ms": None, "both_ms": None, "eager_forward_ms": None, "eager_both_ms": None,
-           "failure": ""}
-    command = [sys.executable, __file__, "--folder", arguments.folder, "--repeats",
-               str(arguments.repeats), "--one", name, "--shapes", "x".join(map(str, dims))]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-        output, code, errors = done.stdout, done.returncode, done.stderr
-    except subprocess.TimeoutExpired as late:
-        output, code, errors = (late.stdout or b"").decode(), 1, f"took more than {SECONDS} s"
-    rows = [line for line in output.splitlines() if line.startswith("{")]
-    if rows:
-        row.update(json.loads(rows[-1]))
-    if code != 0:
-        row["failure"] = last_line(errors, f"ended with status {code}")
-    return row
+    return {"program": "fla", "op": op, "variant": variant, "shape": row["shape"], "form": name,
+            "forward_ms": None, "both_ms": None, "eager_forward_ms": None, "eager_both_ms": None,
+            "failure": ""}
+
+
+def time_function(arguments, name, rows):
+    """One line per row; after a crash the rest goes on in a new process."""
+    while rows:
+        try:
+            done = subprocess.run(command(arguments, name, rows, arguments.repeats),
+                                  capture_output=True, text=True, timeout=SECONDS * len(rows))
+            output, errors = done.stdout, last_line(done.stderr, f"status {done.returncode}")
+        except subprocess.TimeoutExpired as late:
+            output, errors = (late.stdout or b"").decode(), f"took more than {SECONDS} s"
+        lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        lines = lines + [{"failure": errors}] if len(lines) < len(rows) else lines
+        for row, line in zip(rows, lines):
+            print(json.dumps({**blank(name, row), **line}), flush=True)
+        rows = rows[len(lines):]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", required=True, help="folder that holds the package fla")
-    parser.add_argument("--shapes", required=True, help="NAME:BxTxHxKxV,..")
+    parser.add_argument("--rows", required=True,
+                        help='[{"op", "variant", "shape", "dims": [B, T, H, K, V]}, ..]')
     parser.add_argument("--repeats", type=int, default=50)
     parser.add_argument("--one", help="run this function in this process")
     arguments = parser.parse_args()
     sys.path.insert(0, arguments.folder)
+    os.environ.setdefault("TRITON_CACHE_AUTOTUNING", "1")  # what compiling found is kept
+    rows = json.loads(arguments.rows)
     if arguments.one:
-        run_one(arguments.one, [int(n) for n in arguments.shapes.split("x")], arguments.repeats)
+        run_all(arguments.one, rows, arguments.repeats)
         return
     import torch
     import triton
@@ -157,12 +192,21 @@ def main():
         fla = "of unknown version"
     versions = [f"fla {fla}", f"torch {torch.__version__}", f"triton {triton.__version__}"]
     print(json.dumps({"versions": versions}), flush=True)
-    for part in arguments.shapes.split(","):
-        shape, text = part.split(":")
-        dims = [int(n) for n in text.split("x")]
-        for name, (_, _, widths) in FUNCTIONS.items():
-            if dims[3] in widths:
-                print(json.dumps(time_row(arguments, name, shape, dims)), flush=True)
+    jobs = {}
+    for name, (op, variant, widths) in FUNCTIONS.items():
+        fits = [row for row in rows
+                if (row["op"], row["variant"]) == (op, variant) and row["dims"][3] in widths]
+        if fits:
+            jobs[name] = fits
+    compiling = [subprocess.Popen(command(arguments, name, fits, 0), stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL) for name, fits in jobs.items()]
+    for process in compiling:
+        try:
+            process.wait(COMPILE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    for name, fits in jobs.items():
+        time_function(arguments, name, fits)
 
 
 if __name__ == "__main__":

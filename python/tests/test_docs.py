@@ -37,7 +37,11 @@ def documented() -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The commands of a page share a folder: one may read what an earlier one wrote."""
-    return {page: tmp_path_factory.mktemp(page) for page in dict.fromkeys(page for page, _ in documented())}
+    made = {page: tmp_path_factory.mktemp(page) for page in dict.fromkeys(page for page, _ in documented())}
+    (made["text"] / "books").mkdir()  # what the user of docs/text.md has
+    for name in ("notes.txt", "books/one.txt", "books/two.txt"):
+        (made["text"] / name).write_text(README)
+    return made
 
 
 @needs_program

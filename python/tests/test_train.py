@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY ho
 SMALL = ["train", "--task", "mqar:T=16,pairs=2,vocabulary=32,test=16", "--device", "cpu", "--model.D", "16",
          "--model.pattern", "softmax:heads=2,linear:heads=2", "--model.dropout", "0.1", "--train.batch", "8",
          "--schedule.steps", "60", "--eval.every", "9", "--checkpoint.every", "3", "--log.every", "2"]
+CLOCK = ("time", "tokens_per_second", "memory", "data_wait", "mfu")
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}  # several tests run at once
 
 
@@ -29,7 +30,7 @@ def command(out: Path, *more: str) -> list[str]:
 def numbers(out: Path) -> list[dict[str, Any]]:
     """metrics.jsonl without what a clock says."""
     lines = [json.loads(line) for line in (out / "run/metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k not in ("time", "tokens_per_second", "memory")} for line in lines]
+    return [{k: v for k, v in line.items() if k not in CLOCK} for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +121,7 @@ def test_full_disk_is_one_line_and_leaves_the_old_checkpoint(tmp_path: Path) -> 
     (["--model.pattern", "sofmax"], 2, "horner train: unknown mixer 'sofmax'; did you mean 'softmax'?"),
     (["--model.pattern", "softmax,linear,taylor"], 2, "horner train: model.pattern names 3 mixers for 2 layers"),
     (["--schedule.steps", "0"], 2, "horner train: schedule.steps must be at least 1, got 0"),
+    (["--expect", "accuracy"], 2, "horner train: expect: 'accuracy' must be SCORE >= x, "),
     (["--out", "/dev/null"], 1, "horner train: /dev/null/run/checkpoints: the folder cannot be made: "),
     (["--config", "/none.toml"], 3, "horner train: /none.toml: cannot be opened: "),
 ])
@@ -161,6 +163,28 @@ def test_checkpoint_is_a_safetensors_file(whole: Path) -> None:
     with safe_open(folder / "model.safetensors", "np") as file:
         assert file.get_tensor("embedding").shape == (32, 16)
     assert json.loads((folder / "config.json").read_text())["model_type"] == "horner"
+
+
+def test_answers_are_recorded(whole: Path, tmp_path: Path) -> None:
+    expect = "test/accuracy <= 1,valid/best >= 2,test_T9/accuracy >= 0"
+    subprocess.run([PROGRAM, *SMALL, "--schedule.steps", "3", "--out", tmp_path, "--name", "run", "--expect", expect],
+                   check=True, capture_output=True)
+    record = tmp_path / "results/known"
+    done = subprocess.run([PROGRAM, "report", tmp_path / "run", "--answers", record], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(record.with_suffix(".json").read_text())
+    result = json.loads((tmp_path / "run/result.json").read_text())
+    env = json.loads((tmp_path / "run/env.json").read_text())
+    assert [row["expected"] for row in rows] == expect.split(",")
+    assert [row["holds"] for row in rows] == [True, False, False]
+    assert rows[0]["measured"] == result["test"]["accuracy"] and rows[2]["measured"] is None
+    for row in rows:
+        assert row["seconds"] == result["seconds"] and row["run"] == "run"
+        assert all(row[key] == env[key] for key in ("device", "commit", "date"))
+    assert record.with_suffix(".md").read_text() == done.stdout and "**no**" in done.stdout
+    for folder, code, line in ((whole / "run", 2, "nothing was expected of this run"), (tmp_path, 3, "no finished run")):
+        done = subprocess.run([PROGRAM, "report", folder, "--answers", record], capture_output=True, text=True)
+        assert done.returncode == code and line in done.stderr and done.stderr.count("\n") == 1
 
 
 def torchrun(out: Path, *more: str, restarts: int = 0) -> list[str]:

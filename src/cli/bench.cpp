@@ -7,6 +7,7 @@
 #include "cli/flags.h"
 #include "core/check.h"
 #include "core/file.h"
+#include "report/bench_charts.h"
 #include "report/progress.h"
 #include "report/table.h"
 
@@ -98,7 +99,7 @@ std::function<int()> declare_bench_ops(CLI::App& app) {
   const auto out = std::make_shared<std::string>();
   add_flags(app, *options);
   app.add_flag("--json", *json, "every measurement, as JSON");
-  app.add_option("--out", *out, "folder that bench_DEVICE.json and .md are written to");
+  app.add_option("--out", *out, "folder that bench_DEVICE.json, .md and .svg are written to");
   return [options, json, out] {
     if (!out->empty()) make_folder(*out);
     BenchReport report;
@@ -116,6 +117,8 @@ std::function<int()> declare_bench_ops(CLI::App& app) {
       const std::string path = fmt::format("{}/bench_{}", *out, report.short_device());
       write_file(path + ".json", report.json().dump(2) + "\n");
       write_file(path + ".md", heading(report) + "\n\n" + table(report).markdown());
+      const std::string picture = bench_picture(report);
+      if (!picture.empty()) write_file(path + ".svg", picture);
     }
     if (*json) {
       fmt::print("{}\n", report.json().dump(2));

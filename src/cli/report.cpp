@@ -1,19 +1,35 @@
-// horner report RUN...: the page of a comparison again, or of runs beside each other.
+// horner report RUN...: the page of a comparison again, of runs beside each other, or beside what was
+// expected of them.
 #include <filesystem>
 
 #include "cli/write_report.h"
 #include "core/check.h"
 #include "lab/compare.h"
+#include "report/answers.h"
 
 namespace horner {
 
 std::function<int()> declare_report(CLI::App& app) {
   const auto folders = std::make_shared<std::vector<std::string>>();
-  const auto out = std::make_shared<std::string>();
+  const auto out = std::make_shared<std::string>(), record = std::make_shared<std::string>();
   app.add_option("runs", *folders, "a folder of `horner compare`, or folders of `horner train`")
       ->required();
   app.add_option("--out", *out, "folder of the report; empty: the first of those given");
+  app.add_option(
+      "--answers",
+      *record,
+      "write what was expected of runs and what came out to THIS.json and THIS.md"
+  );
   return [=] {
+    if (!record->empty()) {
+      const Json rows = known_answers(*folders);
+      const std::string text = answers_markdown(rows, shell_line(command_line()));
+      make_folder(std::filesystem::absolute(*record).parent_path());
+      write_file(*record + ".json", rows.dump(1) + "\n");
+      write_file(*record + ".md", text);
+      fmt::print("{}", text);
+      return 0;
+    }
     const std::string target = out->empty() ? folders->front() : *out;
     const std::string path = folders->front() + "/compare.json";
     Json all;

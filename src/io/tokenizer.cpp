@@ -141,4 +141,8 @@ std::optional<int32_t> Tokenizer::end() const { return parts_->end; }
 const std::string& Tokenizer::kind() const { return parts_->kind; }
 const std::string& Tokenizer::hash() const { return parts_->hash; }
 
+const std::vector<std::pair<std::string, std::string>>& Tokenizer::files() const {
+  return parts_->files;
+}
+
 }  // namespace horner

@@ -40,6 +40,8 @@ class Tokenizer {
   std::optional<int32_t> end() const;    // of a document
   const std::string& kind() const;       // bytes, BPE, WordPiece
   const std::string& hash() const;       // XXH3 (128 bits) of the files it was read from
+  // Name and bytes of files from which load_tokenizer makes it again; bytes has none.
+  const std::vector<std::pair<std::string, std::string>>& files() const;
 
  private:
   std::shared_ptr<const TokenizerParts> parts_;

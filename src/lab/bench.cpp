@@ -17,12 +17,14 @@
 #include "lab/bench_peers.h"
 #include "ops/chunks.h"
 #include "ops/contract.h"
+#include "ops/linear/exponential_gate.h"
 #include "ops/power/power.h"
 
 namespace horner {
 namespace {
 
-constexpr double kMostFeatures = 10000;  // that correctness is measured with
+constexpr double kMostFeatures = 10000;             // that correctness is measured with
+constexpr const char* kMlstm = "exponential gate";  // of mLSTM: `linear` on other inputs
 
 // THE list of shapes. A CPU times the small ones.
 const std::vector<BenchShape>& shapes() {
@@ -35,8 +37,11 @@ const std::vector<BenchShape>& shapes() {
       {"P2", {8, 2048, 16, 16, 16, 128}},
       {"P3", {4, 8192, 16, 16, 16, 64}},
       {"P4", {1, 32768, 16, 16, 16, 64}},
+      {"X1", {16, 4096, 16, 16, 128, 256}},
+      {"E1", {1, 256, 4, 4, 64, 64}},   // so small that the call itself is what costs
       {"D1", {64, 1, 16, 16, 16, 64}},  // one token of each of 64 streams
       {"D2", {64, 1, 16, 16, 128, 128}},
+      {"D3", {256, 1, 16, 16, 128, 128}},
       {"C1", {1, 512, 4, 4, 32, 32}},
       {"C2", {1, 512, 4, 4, 16, 32}},
   };
@@ -51,16 +56,24 @@ struct Subject {
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> list = {
       {"attention", "softmax", "none", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
-      {"power", "order 2", "none", "order=2", {"P1", "P2", "P3", "P4", "S1", "S2", "S3"}, {"C2"}},
+      {"power",
+       "order 2",
+       "none",
+       "order=2",
+       {"P1", "P2", "P3", "P4", "S1", "S2", "S3", "S4"},
+       {"C2"}},
       {"power", "order 2, decay per head", "head", "order=2", {"P1", "P3"}, {"C2"}},
       {"power", "order 4", "none", "order=4", {"S1", "S2", "S3"}, {}},
       {"linear", "no decay", "none", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
-      {"linear", "decay per head", "head", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
-      {"linear", "decay per key", "key", "", {"S1", "S2", "S3"}, {"C1"}},
-      {"delta", "decay per head", "head", "", {"S1", "S2"}, {"C1"}},
-      {"scan", "elementwise", "key", "", {"S2"}, {"C1"}},
+      {"linear", "decay per head", "head", "", {"S1", "S2", "S3", "S4", "E1"}, {"C1"}},
+      {"linear", "decay per key", "key", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
+      {"linear", kMlstm, "head", "scale=0.0883883476", {"X1"}, {"C1"}},
+      {"delta", "no decay", "none", "", {"S1", "S2", "S3"}, {"C1"}},
+      {"delta", "decay per head", "head", "", {"S1", "S2", "S3"}, {"C1"}},
+      {"scan", "elementwise", "key", "", {"S2", "S3"}, {"C1"}},
       {"power", "order 2, one token", "none", "order=2", {"D1"}, {}},
-      {"linear", "decay per head, one token", "head", "", {"D2"}, {}},
+      {"linear", "decay per head, one token", "head", "", {"D2", "D3"}, {}},
+      {"delta", "decay per head, one token", "head", "", {"D2", "D3"}, {}},
   };
   return list;
 }
@@ -97,7 +110,17 @@ struct Job {
   const Subject& subject;
   BenchShape shape;
   Variant variant;  // the subject as the op's own options
+
+  bool mlstm() const { return subject.variant == kMlstm; }
 };
+
+Inputs job_inputs(
+    const Job& job, const Dims& d, at::Device device, int64_t seed, at::ScalarType type
+) {
+  Inputs in = sample_inputs({job.op, job.variant, d, device, uint64_t(seed)}, type);
+  if (job.mlstm()) in.beta = at::randn({d.B, d.T, d.G}, in.g.options());  // the input gate
+  return in;
+}
 
 std::vector<Job> jobs(const BenchOptions& options, bool on_cpu) {
   for (const std::string& name : options.op) find_op(name);
@@ -131,6 +154,7 @@ at::ScalarType low_type(at::Device device) { return device.is_cpu() ? at::kFloat
 // a state, and has no gradient.
 struct Call {
   const Op& op;
+  bool mlstm;
   Inputs in;
   State state = {};
   Options options;
@@ -138,11 +162,13 @@ struct Call {
   std::vector<at::Tensor> leaves;
   at::Tensor grad;  // of o
 
-  Call(const Op& o, const Inputs& inputs, const Options& settings, at::ScalarType type)
-      : op(o), in(inputs), options(settings) {
+  Call(const Job& job, const Inputs& inputs, at::ScalarType type)
+      : op(job.op), mlstm(job.mlstm()), in(inputs), options(job.variant.options) {
     const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
     const bool step = in.v.size(1) == 1;
-    for (const Input& input : op.inputs) {
+    std::vector<Input> list = op.inputs;
+    if (mlstm) list.push_back(kBeta);
+    for (const Input& input : list) {
       at::Tensor& x = in.*input.tensor;
       if (!x.defined()) continue;
       const bool gate = (input.name == "g" || input.name == "beta") && op.name != "scan";
@@ -156,7 +182,12 @@ struct Call {
     state = op.zero_state(in, 0, options);
     for (at::Tensor& part : state.parts) part.fill_(1.0 / 3);
   }
-  Result forward() const { return run(op, in, state, options); }
+  Result forward() const {
+    if (!mlstm) return run(op, in, state, options);
+    Inputs qkv;
+    for (const Input& input : {kQ, kK, kV}) qkv.*input.tensor = in.*input.tensor;
+    return exponential_gate(qkv, in.beta, in.g, state, options);
+  }
   std::vector<at::Tensor> both() const {
     return torch::autograd::grad({forward().o}, leaves, {grad}, {}, false, true);
   }
@@ -182,7 +213,7 @@ Values evaluate(
     bool plain,
     bool state
 ) {
-  Call call(job.op, in, job.variant.options, type);
+  Call call(job, in, type);
   call.options.final_state = state;
   if (plain) call.options.form = plain_form(job);
   const Result y = call.forward();
@@ -218,11 +249,11 @@ void check_errors(const Job& job, at::Device device, int64_t seed, BenchRow& row
   some.H = some.G = std::min<int64_t>(2, some.H);
   some.T = std::min<int64_t>(some.T, 4096);
   const at::ScalarType type = low_type(device);
-  const Inputs rounded = sample_inputs({job.op, job.variant, some, device, uint64_t(seed)}, type);
+  const Inputs rounded = job_inputs(job, some, device, seed, type);
   const at::Tensor grad =
       at::randn({1, some.T, some.H, some.V}, at::device(device).dtype(at::kFloat)).to(type);
   // The final state too, where asking for it does not change what runs.
-  const Call call(job.op, rounded, job.variant.options, type);
+  const Call call(job, rounded, type);
   Options asked = call.options;
   asked.final_state = true;
   const bool state =
@@ -284,9 +315,10 @@ BenchRow time_job(
   check_errors(job, device, options.seed, row);
   const at::ScalarType type = low_type(device);
   const Dims& d = job.shape.dims;
-  const Inputs in = sample_inputs({job.op, job.variant, d, device, uint64_t(options.seed)}, type);
-  Call call(job.op, in, job.variant.options, type);
-  row.form = chosen_form(job.op, call.in, call.state, call.options);
+  const Inputs in = job_inputs(job, d, device, options.seed, type);
+  Call call(job, in, type);
+  row.form =
+      job.mlstm() ? call.forward().form : chosen_form(job.op, call.in, call.state, call.options);
   const Costs cost = costs(job.op, call.in, call.state, call.options, row.form);
   const auto floor = [&](const Cost& c) {
     return std::max(c.bytes / report.copy_rate, c.flops / report.matmul_rate);
@@ -296,7 +328,7 @@ BenchRow time_job(
   row.binds = cost.forward.bytes / report.copy_rate >= row.floor_forward ? "bytes" : "flops";
   if (!row.failure.empty()) return row;
   call.grad = at::randn({d.B, d.T, d.H, d.V}, at::device(device).dtype(at::kFloat)).to(type);
-  const Call fixed(job.op, in, job.variant.options, type);
+  const Call fixed(job, in, type);
   const auto forward = [&] {
     const at::NoGradGuard none;
     fixed.forward();
@@ -472,7 +504,7 @@ BenchReport bench_ops(const BenchOptions& options, const Tell& tell) {
         report.rows.push_back(time_sdpa(backend, shape, options));
     }
   }
-  if (!options.peers.empty()) run_peers(options, used, report);
+  if (!options.peers.empty()) run_peers(options, report);
   compare_with_peers(report);
   return report;
 }

@@ -22,7 +22,7 @@ Times times_from(const Json& json) {
 }
 
 // A line of the script: {"versions": [..]} or a row.
-void add_line(const Json& json, const std::vector<BenchShape>& shapes, BenchReport& report) {
+void add_line(const Json& json, BenchReport& report) {
   if (json.contains("versions")) {
     for (const auto& version : json["versions"]) report.versions.push_back(version);
     return;
@@ -31,8 +31,8 @@ void add_line(const Json& json, const std::vector<BenchShape>& shapes, BenchRepo
   row.program = json.at("program");
   row.op = json.at("op");
   row.variant = json.at("variant");
-  for (const BenchShape& shape : shapes) {
-    if (shape.name == json.at("shape")) row.shape = shape;
+  for (const BenchRow& other : report.rows) {
+    if (other.shape.name == json.at("shape")) row.shape = other.shape;
   }
   row.form = json.at("form");
   row.forward = times_from(json.at("forward_ms"));
@@ -57,19 +57,23 @@ void check_peers(const std::string& folder, at::Device device) {
   );
 }
 
-void run_peers(
-    const BenchOptions& options, const std::vector<BenchShape>& shapes, BenchReport& report
-) {
-  std::string list;
-  for (const auto& [name, d] : shapes) {
-    list +=
-        fmt::format("{}{}:{}x{}x{}x{}x{}", list.empty() ? "" : ",", name, d.B, d.T, d.H, d.K, d.V);
+void run_peers(const BenchOptions& options, BenchReport& report) {
+  Json rows = Json::array();  // what is timed here, and is no single token
+  for (const BenchRow& row : report.rows) {
+    const Dims& d = row.shape.dims;
+    if (row.program != "horner" || d.T == 1) continue;
+    rows.push_back(
+        {{"op", row.op},
+         {"variant", row.variant},
+         {"shape", row.shape.name},
+         {"dims", {d.B, d.T, d.H, d.K, d.V}}}
+    );
   }
   const std::string command = fmt::format(
-      "python3 {} --folder {} --shapes {} --repeats {}",
+      "python3 {} --folder {} --rows {} --repeats {}",
       kScript,
       shell_word(options.peers),
-      shell_word(list),
+      shell_word(rows.dump()),
       options.repeats
   );
   std::FILE* pipe = popen(command.c_str(), "r");
@@ -80,7 +84,7 @@ void run_peers(
   const int status = pclose(pipe);
   size_t start = 0;
   for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', start)) {
-    add_line(parse_json(text.substr(start, end - start), kScript), shapes, report);
+    add_line(parse_json(text.substr(start, end - start), kScript), report);
     start = end + 1;
   }
   if (status != 0) throw RunError("{} ended with status {}", kScript, status);

@@ -8,7 +8,7 @@ namespace horner {
 // UsageError where the folder holds no fla package, or the script is not there.
 void check_peers(const std::string& folder, at::Device);
 
-// Adds their rows and versions; one that refuses or crashes is a row that says so.
-void run_peers(const BenchOptions&, const std::vector<BenchShape>&, BenchReport&);
+// Adds their rows beside those of the report, and versions; one that refuses or crashes is a row that says so.
+void run_peers(const BenchOptions&, BenchReport&);
 
 }  // namespace horner

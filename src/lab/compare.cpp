@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "core/check.h"
@@ -188,6 +189,27 @@ std::vector<CompareRun> plan(const CompareOptions& o, std::map<std::string, Budg
   return runs;
 }
 
+std::vector<std::string> short_names(const std::vector<std::string>& mixers) {
+  const auto times = [&](const std::string& part) {  // how many mixers hold it
+    return std::count_if(mixers.begin(), mixers.end(), [&](const std::string& mixer) {
+      return ("," + split_mixer(mixer).second + ",").find("," + part) != std::string::npos;
+    });
+  };
+  std::vector<std::string> names;
+  for (const std::string& mixer : mixers) {
+    auto [name, settings] = split_mixer(mixer);
+    std::string own;
+    std::stringstream parts(settings);
+    for (std::string part; std::getline(parts, part, ',');) {
+      const auto same = times(part + ","), any = times(part.substr(0, part.find('=') + 1));
+      if (same == 1 || same < any) own += (own.empty() ? ":" : ",") + part;
+    }
+    names.push_back(name + own);
+  }
+  const bool clear = std::set<std::string>(names.begin(), names.end()).size() == names.size();
+  return clear ? names : mixers;
+}
+
 CompareResult compare(
     const CompareOptions& options, const std::string& program, const RunsTell& tell
 ) {
@@ -206,9 +228,14 @@ CompareResult compare(
   r.precision = resolved.train.precision;
 
   run(r, program, *task, tell);
+  const std::vector<std::string> names = short_names(options.mixers);
+  for (size_t i = 0; i < names.size(); ++i) {
+    for (CompareRun& run : r.runs)
+      if (run.mixer == options.mixers[i]) run.mixer = names[i];
+  }
   sum_up(r);
-  for (CompareRow& row : r.rows)
-    row.budget_mismatch = options.iso == "none" ? 0 : budgets[row.mixer].mismatch();
+  for (size_t i = 0; i < r.rows.size() && options.iso != "none"; ++i)
+    r.rows[i].budget_mismatch = budgets[options.mixers[i]].mismatch();
   measure(r, *task, tell);
   look(r, *task);
   r.verdict = verdict(r);

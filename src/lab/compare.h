@@ -75,7 +75,7 @@ struct CompareOptions {
 };
 
 struct CompareRun {
-  std::string mixer;  // as it was asked for
+  std::string mixer;  // as it was asked for; in a result, what of that tells it from the others
   double lr = 0;
   int64_t seed = 0;
   TrainOptions options;
@@ -155,6 +155,11 @@ CompareResult compare(
 
 // Runs of `horner train` beside each other: of one task, a row per pattern.
 CompareResult gather(const std::vector<std::string>& folders);
+
+// Names for mixers beside each other, without the settings that all who have them share.
+//   softmax:position.kind=none taylor:order=2,norm=l2 taylor:order=4,norm=l2
+//   softmax                    taylor:order=2         taylor:order=4
+std::vector<std::string> short_names(const std::vector<std::string>& mixers);
 
 // Rows and differences of runs that have ended.
 void sum_up(CompareResult& result);

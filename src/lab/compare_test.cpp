@@ -37,6 +37,25 @@ CompareResult made_up() {
   return r;
 }
 
+TEST(Compare, NamesTellMixersApart) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(
+      short_names(
+          {"softmax:position.kind=none",
+           "taylor:order=2,position.kind=none",
+           "taylor:order=4,position.kind=none",
+           "gla"}
+      ),
+      (Names{"softmax", "taylor:order=2", "taylor:order=4", "gla"})
+  );
+  EXPECT_EQ(
+      short_names({"taylor:order=2", "gla:heads=2"}), (Names{"taylor:order=2", "gla:heads=2"})
+  );
+  const Names twice = {
+      "gla:heads=2,norm=rms", "gla:norm=rms,heads=2"};  // shortened they would be one
+  EXPECT_EQ(short_names(twice), twice);
+}
+
 TEST(Compare, VerdictInWords) {
   CompareResult r = made_up();
   sum_up(r);

@@ -30,7 +30,7 @@ struct ExplainOptions {
         "checkpoint", checkpoint, "run or model folder: a trained layer instead of a fresh mixer"
     );
     visit("layer", layer, "which layer of the checkpoint, from 0");
-    visit("text", text, "file whose bytes the checkpoint reads; empty: random tokens");
+    visit("text", text, "file that the checkpoint reads; empty: random tokens");
   }
 };
 

@@ -1,6 +1,7 @@
 // A layer of a trained model, looked into while the model reads.
 #include <ATen/Functions.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/check.h"
@@ -36,19 +37,17 @@ at::Tensor input_for(const Model& model, const ExplainOptions& o) {
   const ModelOptions& m = model.options();
   if (m.features > 0) return at::randn({1, o.T, m.features});
   if (o.text.empty()) return at::randint(m.vocabulary, {1, o.T}, at::kLong);
-  const std::string text = read_file(o.text);
-  HORNER_CHECK(text.size() >= 2, "{}: has no text to read", o.text);
-  std::vector<int64_t> ids;
-  for (const char c : text.substr(0, size_t(o.T))) {
-    ids.push_back(uint8_t(c));
-    HORNER_CHECK(
-        ids.back() < m.vocabulary,
-        "{}: byte {} is outside the model's vocabulary of {}",
-        o.text,
-        ids.back(),
-        m.vocabulary
-    );
-  }
+  const std::vector<int32_t> read = load_tokenizer_of(o.checkpoint).encode(read_file(o.text));
+  HORNER_CHECK(read.size() >= 2, "{}: has no text to read", o.text);
+  const std::vector<int64_t> ids(read.begin(), read.begin() + std::min<int64_t>(o.T, read.size()));
+  const int64_t largest = *std::max_element(ids.begin(), ids.end());
+  HORNER_CHECK(
+      largest < m.vocabulary,
+      "{}: token {} is outside the model's vocabulary of {}",
+      o.text,
+      largest,
+      m.vocabulary
+  );
   return at::tensor(ids, at::kLong).unsqueeze(0);
 }
 

@@ -61,8 +61,8 @@ std::vector<std::string> run_here(const Work& work, const RunsTell& tell, RunsTi
 }
 
 Job job_of(const TrainOptions& run, const std::string& program, const std::string& environment) {
-  make_folder(run.out + "/plan");
-  const std::string base = run.out + "/plan/" + run.name;
+  make_folder(run.out + "_plan");  // beside the runs
+  const std::string base = run.out + "_plan/" + run.name;
   write_file(base + ".toml", to_toml(run));
   return {{program, "train", "--config", base + ".toml"}, {environment}, base + ".log"};
 }

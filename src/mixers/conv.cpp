@@ -28,7 +28,9 @@ at::Tensor Conv::windows(const at::Tensor& x, Pass& pass) const {
     const at::Tensor before = tail.defined() ? tail : at::zeros({B, past, D}, y.options());
     const at::Tensor all = at::cat({before, y}, 1);  // (B,past+T,D)
     tail = all.narrow(1, T, past).clone();
-    return all.unfold(1, o_.kernel, 1).transpose(2, 3).reshape({B, T, o_.kernel * D});
+    std::vector<at::Tensor> places;  // a sequence of a packed batch may be empty: no unfold
+    for (int64_t j = 0; j <= past; ++j) places.push_back(all.narrow(1, j, T));
+    return at::cat(places, 2);
   });
 }
 

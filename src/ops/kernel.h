@@ -1,5 +1,5 @@
 // How a kernel takes the place of a plain form: a table per op, which libhorner_cuda.so fills when it is
-// loaded. form = auto runs the first kernel of the table that can; a kernel may also be asked for by name.
+// loaded. form = auto runs the first kernel of the table that can and suits; a kernel may also be asked for by name.
 #pragma once
 
 #include "ops/op.h"
@@ -16,6 +16,8 @@ struct Kernel {
   // y is what forward returned, or empty; dy its gradient, whose tensors may be undefined.
   std::vector<at::Tensor> (*backward
   )(const Inputs&, const State&, const Options&, const Result& y, const Result& dy);
+  // Whether form = auto takes it, where it can run; null: always.
+  bool (*suits)(const Inputs&) = nullptr;
   // Whether it takes a packed batch as it is; null: each sequence on its own.
   bool (*packs)(const Inputs&) = nullptr;
 };

@@ -1,4 +1,5 @@
 // The CUDA key of torch.ops.horner.*, and THE list of kernels that take the place of plain forms.
+#include "ops/delta/delta_cuda.h"
 #include "ops/kernel.h"
 #include "ops/library.h"
 #include "ops/linear/linear_cuda.h"
@@ -6,6 +7,7 @@
 #include "ops/scan/scan_cuda.h"
 
 TORCH_LIBRARY_IMPL(horner, CUDA, m) {
+  horner::set_kernels("delta", horner::delta_kernels());
   horner::set_kernels("linear", horner::linear_kernels());
   horner::set_kernels("power", horner::power_kernels());
   horner::set_kernels("scan", horner::scan_kernels());

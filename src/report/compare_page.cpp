@@ -293,7 +293,7 @@ Table compare_table(const Json& j) {
     const double speed =
         row["speed"].empty() ? std::nan("") : number(row["speed"].back()["decode"]);
     table.rows.push_back(
-        {row["settings"].get<std::string>().empty() ? row["mixer"] : row["settings"],
+        {j["options"]["iso"] == "none" ? row["mixer"] : row["settings"],
          score["n"] == 0 ? "failed" : fmt::format("{:.3f}", number(score["mean"])),
          difference,
          short_bytes(number(row["state_bytes"])),

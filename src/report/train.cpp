@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "report/table.h"
+#include "train/expect.h"
 
 namespace horner {
 namespace {
@@ -23,6 +24,8 @@ std::string line(const TrainTick& t) {
       short_time(t.elapsed),
       short_time(t.left)
   );
+  if (!std::isnan(t.mfu)) text += fmt::format("  {:.0f} % MFU", 100 * t.mfu);
+  if (t.data_wait >= 0.01) text += fmt::format("  {:.0f} % data wait", 100 * t.data_wait);
   if (!std::isnan(t.valid)) text += fmt::format("  valid {:.4f}", t.valid);
   return text;
 }
@@ -82,6 +85,10 @@ std::string train_summary(const TrainResult& r, const Task& task) {
   for (const Baseline& b : task.baselines())
     table.rows.push_back({b.name, fmt::format("{:.4f}", b.score), "", "", b.meaning});
   std::string text = table.text();
+  for (const Answer& a : answers(r))
+    text += fmt::format(
+        "\nExpected {}: {} ({:.4f}).", a.expected, a.holds ? "holds" : "does not hold", a.measured
+    );
   text += fmt::format(
       "\n{} parameters, {} of state per sequence, {}FLOP per token.\n",
       short_count(double(r.parameters)),

@@ -208,6 +208,10 @@ Tokenizer character_tokenizer(const Documents (&parts)[3]) {
     made.vocabulary.emplace(token, int32_t(made.vocabulary.size()));
   }
   made.model = std::make_shared<BpeModel>(made.vocabulary, Merges(), BpeOptions());
+  Json json = {{"version", "1.0"}, {"decoder", {{"type", "Fuse"}}}};
+  json["model"] = {{"type", "BPE"}, {"vocab", Json::object()}, {"merges", Json::array()}};
+  for (const auto& [token, id] : made.vocabulary) json["model"]["vocab"][token] = id;
+  made.files = {{"tokenizer.json", json.dump(1) + "\n"}};
   return Tokenizer(std::move(made));
 }
 

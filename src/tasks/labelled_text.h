@@ -21,6 +21,9 @@ class LabelledTextTask : public Task {
   Batch batch(Split split, const std::vector<int64_t>& indices) const override;
   std::vector<Baseline> baselines() const override;  // majority, naive Bayes of bytes and trigrams
   Json sources() const override { return files_.json(); }
+  std::vector<std::pair<std::string, std::string>> tokenizer_files() const override {
+    return tokenizer_.files();
+  }
 
  protected:
   LabelledTextTask(int64_t T, int64_t classes, Tokenizer tokenizer);

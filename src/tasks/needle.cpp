@@ -68,6 +68,8 @@ std::shared_ptr<Task> Needle::at_length(int64_t T) const {
   return std::make_shared<Needle>(options);
 }
 
+int64_t Needle::free_running() const { return kParts; }
+
 std::vector<Baseline> Needle::baselines() const {
   return {
       {"chance", 1.0 / kEach, "any value"},

@@ -32,6 +32,7 @@ class Needle : public Generated {
   TaskShape shape() const override;
   std::shared_ptr<Task> at_length(int64_t T) const override;
   std::vector<Baseline> baselines() const override;
+  int64_t free_running() const override;
   Json options() const override { return to_json(o_); }
 
  protected:

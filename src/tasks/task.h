@@ -66,6 +66,11 @@ class Task {
   virtual std::string metric() const { return "accuracy"; }
   virtual Json options() const = 0;
   virtual Json sources() const { return Json::array(); }  // files it read: path, bytes, hash
+  // Files of its tokenizer, name and bytes: a checkpoint takes them along.
+  virtual std::vector<std::pair<std::string, std::string>> tokenizer_files() const { return {}; }
+  // Answers at the end of an example that a model can also give one after the other, each read back
+  // as the next token; 0: none.
+  virtual int64_t free_running() const { return 0; }
 };
 
 // A row of THE list.

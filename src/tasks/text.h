@@ -62,6 +62,9 @@ class TextTask : public Task {
   std::vector<Baseline> baselines() const override;  // n-grams over at most 1 MB, see ngram.h
   std::string metric() const override;
   Json sources() const override { return corpus_->sources; }
+  std::vector<std::pair<std::string, std::string>> tokenizer_files() const override {
+    return corpus_->tokenizer.files();
+  }
   const Corpus& corpus() const { return *corpus_; }
 
  protected:

@@ -85,7 +85,8 @@ void save_checkpoint(
     Model& model,
     Optimizer& optimizer,
     const TrainerState& state,
-    const Json& task,
+    const std::string& task_name,
+    const Task& task,
     int64_t keep
 ) {
   const std::string path = fmt::format("{}/{}", folder, checkpoint_name(state.step));
@@ -100,7 +101,9 @@ void save_checkpoint(
       const Optimizer::Averaged averaged(optimizer);
       write_safetensors(beside + "/model.safetensors", tensors_of(model));
     }
-    write_file(beside + "/config.json", config_of(model.options(), task).dump(2) + "\n");
+    const Json about = {{"name", task_name}, {"options", task.options()}};
+    write_file(beside + "/config.json", config_of(model.options(), about).dump(2) + "\n");
+    for (const auto& [name, bytes] : task.tokenizer_files()) write_file(beside + "/" + name, bytes);
     write_safetensors(beside + "/optimizer.safetensors", optimizer.state());
     write_file(beside + "/trainer.json", to_json(state).dump(2) + "\n");
     fs::rename(beside, path, error);
@@ -142,6 +145,14 @@ std::shared_ptr<Model> load_model(const std::string& folder) {
   read_tensors(*model, from + "/model.safetensors");
   model->eval();
   return model;
+}
+
+Tokenizer load_tokenizer_of(const std::string& folder) {
+  const std::string from = model_folder(folder);
+  for (const char* file : {"tokenizer.json", "vocab.json", "vocab.txt"}) {
+    if (fs::exists(fs::path(from) / file)) return load_tokenizer(from);
+  }
+  return byte_tokenizer();
 }
 
 void begin_with(Model& model, const std::string& folder) {

@@ -1,11 +1,14 @@
 // Checkpoints: a model in the Hugging Face layout, and what training needs to go on.
 //
 //   step_00001000/  model.safetensors  config.json  optimizer.safetensors  trainer.json  DONE
+//                   and of a text the tokenizer's files: tokenizer.json, or what it was read from
 //
 // Written beside (step_00001000.tmp), renamed, then marked DONE: what has no DONE is not a
 // checkpoint, whenever the program was stopped.
 #pragma once
 
+#include "io/tokenizer.h"
+#include "tasks/task.h"
 #include "train/optimizer.h"
 
 namespace horner {
@@ -39,7 +42,8 @@ void save_checkpoint(
     Model& model,
     Optimizer& optimizer,
     const TrainerState& state,
-    const Json& task,
+    const std::string& task_name,
+    const Task& task,
     int64_t keep
 );
 // The newest whole one, or nothing. Takes away what an interruption left behind.
@@ -49,6 +53,8 @@ TrainerState load_checkpoint(const std::string& checkpoint, Model& model, Optimi
 // The model of a checkpoint, of a run folder (its newest), or of any folder with Horner's
 // config.json and model.safetensors; ready to be evaluated. DataError where there is none.
 std::shared_ptr<Model> load_model(const std::string& folder);
+// The tokenizer that lies beside the model; bytes where none does.
+Tokenizer load_tokenizer_of(const std::string& folder);
 
 // Gives `model` the weights of such a folder that it has by the same name and shape. DataError where
 // there is none.

@@ -5,7 +5,7 @@
 
 #include "core/check.h"
 #include "tasks/task.h"
-#include "train/train.h"
+#include "train/resolve.h"
 
 namespace horner {
 namespace {
@@ -25,6 +25,7 @@ TEST(Configs, MakeTheirTaskAndModel) {
       absent += fmt::format("{}: {}; ", entry.path().string(), error.what());
       continue;
     }
+    EXPECT_NO_THROW(resolve(options, *task));  // its expectations too
     const TaskShape shape = task->shape();
     ModelOptions model = options.model;
     if (shape.vocabulary > 0) model.vocabulary = shape.vocabulary;

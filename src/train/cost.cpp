@@ -9,6 +9,7 @@
 
 #include <cstdio>
 
+#include "core/device.h"
 #include "train/loss.h"
 #include "train/sampler.h"
 
@@ -83,7 +84,7 @@ Cost cost_of(const TrainOptions& o, const Task& task) {
   {
     const c10::NoGradGuard no_graph;
     const double all = count_flops([&] { losses(*model, one); });
-    cost.forward_flops_per_token = all / double(std::max<int64_t>(1, one.tokens));
+    cost.forward_flops_per_token = all / double(one.rows * one.width);  // padding costs as much
     cost.flops_per_token = 3 * cost.forward_flops_per_token;
   }
   const auto heard = std::make_shared<Allocations>();
@@ -104,6 +105,19 @@ Json Cost::json() const {
       {"flops_per_token", flops_per_token},
       {"weight_bytes", weight_bytes},
       {"activation_bytes", activation_bytes}};
+}
+
+double stated_flops(at::Device device, std::string_view precision) {
+  if (!device.is_cuda()) return 0;
+  static constexpr struct {
+    std::string_view name;
+    double bf16, fp32;
+  } kStated[] = {{"H200", 989e12, 67e12}, {"H100", 989e12, 67e12}, {"A100", 312e12, 19.5e12}};
+  const std::string name = describe_device(device);
+  for (const auto& gpu : kStated) {
+    if (name.find(gpu.name) != name.npos) return precision == "bf16" ? gpu.bf16 : gpu.fp32;
+  }
+  return 0;
 }
 
 double memory_now(at::Device device) {

@@ -21,6 +21,9 @@ struct Cost {
 // Measured on one example of the task on the CPU.
 Cost cost_of(const TrainOptions& resolved, const Task& task);
 
+// FLOP/s of dense matrix products as the maker states them; 0: not known.
+double stated_flops(at::Device device, std::string_view precision);
+
 double memory_now(at::Device device
 );  // bytes: of the process on a CPU, of torch's tensors on a GPU
 double memory_peak(at::Device device);

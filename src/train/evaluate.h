@@ -3,6 +3,10 @@
 //   loss                mean over everything that counts
 //   accuracy            share of right answers of an example, then the mean over examples
 //   sequence accuracy   examples without a wrong answer
+//   late accuracy       of the last quarter of an example's positions
+//   first error         answers of an example before the first wrong one, or all
+//   free-running ...    accuracies of answers that are read back as the next tokens (Task)
+//   matthews            correlation of two classes (phi), which a constant answer leaves at 0
 //   mse                 of numbers: the loss
 //   bits per byte       loss in bits, of all positions, by the bytes of text that they stand for
 //   NAME/METRIC-VALUE   the task's metric over the examples whose slice NAME is VALUE
@@ -23,6 +27,7 @@ class ScoreSum {
  public:
   explicit ScoreSum(std::string metric) : metric_(std::move(metric)) {}
   void add(const Counted& batch, const Losses& losses);
+  void add_free(const at::Tensor& right);  // (B,n): whether each answer was right
   Scores scores() const;
 
  private:
@@ -31,14 +36,19 @@ class ScoreSum {
     int64_t count = 0;
   };
   const std::string metric_;
-  std::vector<double> by_example_, accuracy_, right_;  // per example; NaN-free
+  std::vector<double> by_example_, accuracy_, right_, first_error_;  // per example; NaN-free
+  std::vector<double> late_, free_, free_right_;                     // likewise
   std::vector<double> position_loss_;
   std::vector<int64_t> position_count_;
   std::map<std::string, Slice> slices_;
   double loss_ = 0, bytes_ = 0;
   int64_t count_ = 0;
+  double pairs_[2][2] = {};  // of two classes: [right one][said]
   bool numbers_ = false;
 };
+
+// The answers at the last n tokens, one after the other, each read back.   (B,T) -> (B,n)
+at::Tensor run_free(Model& model, const at::Tensor& tokens, int64_t n);
 
 struct EvaluateOptions {
   int64_t examples = 0;  // 0: all

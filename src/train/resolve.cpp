@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/device.h"
+#include "train/expect.h"
 
 namespace horner {
 namespace {
@@ -87,8 +88,16 @@ TrainOptions resolve(TrainOptions o, const Task& task) {
   if (!shape.causal) {
     for (std::string& mixer : o.model.pattern) mixer = both_directions(mixer);
   }
-  for (const int64_t T : o.eval.lengths)
+  for (const int64_t T : o.eval.lengths) {
     HORNER_CHECK(task.at_length(T), "eval.lengths: {} has no other length", o.task);
+    HORNER_CHECK(
+        o.model.positions == 0 || o.model.positions >= T,
+        "eval.lengths: {} is more than model.positions = {}",
+        T,
+        o.model.positions
+    );
+  }
+  for (const std::string& text : o.expect) check_expectation(text);
   const at::Device device = find_device(o.device);
   if (o.device == "auto") o.device = device.is_cuda() ? "cuda" : "cpu";
   if (o.train.precision == "auto") o.train.precision = device.is_cuda() ? "bf16" : "fp32";

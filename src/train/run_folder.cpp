@@ -12,6 +12,7 @@
 #include "core/device.h"
 #include "core/file.h"
 #include "core/initial.h"
+#include "report/origin.h"
 
 namespace horner {
 namespace {
@@ -42,7 +43,7 @@ std::string difference(const Json& a, const Json& b, const std::string& prefix) 
 
 Json outcome(const TrainOptions& options) {
   Json json = to_json(options);
-  for (const char* key : {"name", "out", "resume", "log", "checkpoint"}) json.erase(key);
+  for (const char* key : {"name", "out", "resume", "expect", "log", "checkpoint"}) json.erase(key);
   return json;
 }
 
@@ -87,6 +88,7 @@ Json environment(const TrainOptions& options, at::Device device, const Json& sou
       {"torch", TORCH_VERSION},
       {"horner", "0.1.0"},
       {"commit", commit()},
+      {"date", now()},
       {"seed", options.seed},
       {"sources", sources}};
 }

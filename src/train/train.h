@@ -118,6 +118,7 @@ struct TrainOptions {
   int64_t seed = 0;
   std::string device = "auto";
   std::string resume = "auto";
+  std::vector<std::string> expect;
   std::string from;
   ModelOptions model;
   OptimOptions optim;
@@ -140,6 +141,7 @@ struct TrainOptions {
         "auto: go on where the run is; never: refuse if it exists",
         {"auto", "never"}
     );
+    visit("expect", expect, "what must come out, as in 'test/accuracy >= 0.99' (docs/train.md)");
     visit(
         "from",
         from,
@@ -189,6 +191,8 @@ struct TrainResult {
 struct TrainTick {
   int64_t step, steps;
   double loss, valid, lr, gradient_norm, tokens_per_second, memory, elapsed, left;
+  double data_wait;  // share of the time in which a step waited for its examples
+  double mfu;        // share of the device's stated FLOP/s; NaN: not known
 };
 using TrainTell = std::function<void(const TrainTick&)>;
 

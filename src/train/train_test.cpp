@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
+#include "tasks/text.h"
 #include "train/checkpoint.h"
 #include "train/cost.h"
 #include "train/evaluate.h"
@@ -48,7 +49,7 @@ TrainOptions small(const std::string& out, const std::string& name) {
 std::vector<Json> numbers_of(const std::string& folder) {  // metrics without what a clock says
   std::vector<Json> lines = read_metrics(folder);
   for (Json& line : lines) {
-    for (const char* key : {"time", "tokens_per_second", "memory"}) line.erase(key);
+    for (const char* key : {"time", "tokens_per_second", "memory", "data_wait"}) line.erase(key);
   }
   return lines;
 }
@@ -155,6 +156,32 @@ TEST(Train, TheModelOfACheckpointIsTheOneThatWasTested) {
   const Scores s = evaluate(*model, *task, Split::test, {1000, 8, false}, at::kCPU);
   EXPECT_EQ(s.values, r.test.values);
   EXPECT_THROW(load_model(folder.path + "/none"), DataError);
+}
+
+TEST(Train, ACheckpointOfTextHoldsItsTokenizer) {
+  const Folder folder;
+  make_folder(folder.path);
+  write_file(
+      folder.path + "/tokenizer.json",
+      R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, " ": 2, "ab": 3}, "merges": ["a b"]},
+          "decoder": {"type": "Fuse"}})"
+  );
+  write_file(folder.path + "/text.txt", "ab ba aab bba abab ba ab aa bb ab ba ab ab ba aab");
+  const std::string data = fmt::format("data={}/text.txt,T=4,valid=0.3,test=0", folder.path);
+  TrainOptions o = small(folder.path, "bpe");
+  o.schedule.steps = 1;
+  for (const std::string& task :
+       {fmt::format("bpe:{},tokenizer={}", data, folder.path), "byte:characters=true," + data}) {
+    o.name = task.substr(0, 4);
+    o.task = task;
+    const TrainResult r = train(o);
+    const Tokenizer read = load_tokenizer_of(r.folder);
+    const auto trained = std::dynamic_pointer_cast<TextTask>(make_task(task));
+    const Tokenizer& used = trained->corpus().tokenizer;
+    ASSERT_EQ(read.vocabulary(), used.vocabulary()) << task;
+    EXPECT_EQ(read.encode("abba ab"), used.encode("abba ab"));
+    EXPECT_EQ(read.decode(read.encode("abba ab")), "abba ab") << task;
+  }
 }
 
 // Another mixer keeps what it shares with the model whose weights it begins with.

@@ -10,13 +10,16 @@
 #include "core/initial.h"
 #include "core/interrupt.h"
 #include "train/autocast.h"
-#include "train/cost.h"
 #include "train/schedule.h"
 
 namespace horner {
 namespace {
 
 constexpr double kExploded = 1000;  // times the smallest loss so far, or 1
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 }  // namespace
 
@@ -52,7 +55,10 @@ Trainer::Trainer(
   seconds_before_ = state_.seconds;
   steps_before_ = state_.step;
   tokens_before_ = state_.tokens;
-  if (first()) metrics_ = std::make_unique<Metrics>(folder_, state_.lines, o_.log.tensorboard);
+  if (first()) {
+    metrics_ = std::make_unique<Metrics>(folder_, state_.lines, o_.log.tensorboard);
+    cost_ = cost_of(o_, *task_);
+  }
   start_ = std::chrono::steady_clock::now();
 }
 
@@ -144,28 +150,32 @@ TrainTick Trainer::tick() const {
   t.valid = valid_;
   t.lr = lr_;
   t.gradient_norm = norm_;
-  const double here =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const double here = seconds_since(start_);
   t.elapsed = seconds_before_ + here;
   t.tokens_per_second = double(state_.tokens - tokens_before_) / std::max(here, 1e-9);
   const int64_t done = state_.step - steps_before_;
   t.left = done == 0 ? 0 : here / double(done) * double(t.steps - t.step);
   t.memory = memory_now(device_);
+  t.data_wait = waited_ / std::max(here, 1e-9);
+  const double stated =
+      stated_flops(device_, o_.train.precision) * double(processes_ ? processes_->world() : 1);
+  t.mfu = stated > 0 ? t.tokens_per_second * cost_.flops_per_token / stated : std::nan("");
   return t;
 }
 
 void Trainer::log() {
   if (!first()) return;
   const TrainTick t = tick();
-  metrics_->write(
-      state_.step,
-      {{"tokens", state_.tokens},
-       {"train/loss", loss_},
-       {"lr", lr_},
-       {"gradient_norm", norm_},
-       {"tokens_per_second", t.tokens_per_second},
-       {"memory", t.memory}}
-  );
+  Json values = {
+      {"tokens", state_.tokens},
+      {"train/loss", loss_},
+      {"lr", lr_},
+      {"gradient_norm", norm_},
+      {"tokens_per_second", t.tokens_per_second},
+      {"memory", t.memory},
+      {"data_wait", t.data_wait}};
+  if (!std::isnan(t.mfu)) values["mfu"] = t.mfu;
+  metrics_->write(state_.step, values);
 }
 
 Scores Trainer::score(const Task& task, Split split, int64_t batch) {
@@ -194,8 +204,9 @@ void Trainer::save() {
   if (!first()) return;
   state_.lines = metrics_->lines();
   state_.seconds = tick().elapsed;
-  const Json task = {{"name", o_.task}, {"options", task_->options()}};
-  save_checkpoint(folder_ + "/checkpoints", *model_, optimizer_, state_, task, o_.checkpoint.keep);
+  save_checkpoint(
+      folder_ + "/checkpoints", *model_, optimizer_, state_, o_.task, *task_, o_.checkpoint.keep
+  );
 }
 
 void Trainer::stop_if_interrupted() {
@@ -218,7 +229,10 @@ TrainResult Trainer::run() {
   if (state_.step < o_.schedule.steps && state_.stopped.empty()) {
     Prefetch data(state_.step, o_.schedule.steps, [&](int64_t s) { return parts(sampler, s); });
     while (state_.step < o_.schedule.steps && state_.stopped.empty()) {
-      step(data.next());
+      const auto asked = std::chrono::steady_clock::now();
+      std::vector<Counted> examples = data.next();
+      waited_ += seconds_since(asked);
+      step(std::move(examples));
       const bool last = state_.step == o_.schedule.steps;
       const bool logs = last || due(o_.log.every), scores = last || due(o_.eval.every);
       // A GPU is asked for its numbers only when they are wanted.
@@ -246,10 +260,9 @@ TrainResult Trainer::finish() {
   r.seconds = resumed_ && steps_before_ == state_.step ? state_.seconds : t.elapsed;
   r.tokens_per_second = double(r.tokens) / std::max(r.seconds, 1e-9);
   r.peak_bytes = memory_peak(device_);
-  const Cost cost = cost_of(o_, *task_);
-  r.parameters = cost.parameters;
-  r.state_bytes = cost.state_bytes;
-  r.flops_per_token = cost.flops_per_token;
+  r.parameters = cost_.parameters;
+  r.state_bytes = cost_.state_bytes;
+  r.flops_per_token = cost_.flops_per_token;
   const int64_t batch = o_.eval.batch > 0 ? o_.eval.batch : o_.train.batch;
   r.valid = scored_at_ == state_.step ? scores_ : score(*task_, Split::valid, batch);
   r.test = score(*task_, Split::test, batch);

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "train/checkpoint.h"
+#include "train/cost.h"
 #include "train/distributed.h"
 #include "train/evaluate.h"
 #include "train/prefetch.h"
@@ -62,7 +63,9 @@ class Trainer {
   Scores scores_;                        // of the last validation
   int64_t scored_at_ = -1;
   bool resumed_ = false, leave_ = false;
+  Cost cost_;  // in the first process
   std::chrono::steady_clock::time_point start_;
+  double waited_ = 0;          // seconds, for examples
   double seconds_before_ = 0;  // of earlier processes
   int64_t steps_before_ = 0, tokens_before_ = 0;
 };

@@ -20,6 +20,7 @@ struct AddedToken {
 
 struct TokenizerParts {
   std::string kind, hash;
+  std::vector<std::pair<std::string, std::string>> files;  // name, bytes
   std::vector<AddedToken> added;
   std::vector<TextStep> normalizer;
   Splitter splitter;

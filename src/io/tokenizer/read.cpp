@@ -58,6 +58,13 @@ Object parse_config(std::string_view text) {
   return config;
 }
 
+std::vector<std::pair<std::string, std::string>> files_of(
+    std::vector<std::pair<std::string, std::string>> files, std::string_view config
+) {
+  if (!config.empty()) files.emplace_back("tokenizer_config.json", config);
+  return files;
+}
+
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {
@@ -100,6 +107,7 @@ Tokenizer parse_tokenizer_json(
   return within(source, [&] {
     TokenizerParts parts = read_json(text);
     parts.hash = xxh128(text);
+    parts.files = files_of({{"tokenizer.json", std::string(text)}}, config);
     find_ends(parts, parse_config(config));
     return Tokenizer(std::move(parts));
   });
@@ -115,6 +123,9 @@ Tokenizer parse_gpt2(
     TokenizerParts parts;
     parts.kind = "BPE";
     parts.hash = xxh128(xxh128(vocabulary) + xxh128(merges));
+    parts.files = files_of(
+        {{"vocab.json", std::string(vocabulary)}, {"merges.txt", std::string(merges)}}, config
+    );
     parts.vocabulary = read_vocabulary(parse_object(vocabulary));
     Merges list;
     for (const std::string& line : lines_of(merges)) {
@@ -140,6 +151,7 @@ Tokenizer parse_bert(
     TokenizerParts parts;
     parts.kind = "WordPiece";
     parts.hash = xxh128(vocabulary);
+    parts.files = files_of({{"vocab.txt", std::string(vocabulary)}}, config);
     const std::vector<std::string> tokens = lines_of(vocabulary);
     for (const std::string& token : tokens) {
       parts.vocabulary.emplace(token, static_cast<int32_t>(parts.vocabulary.size()));

@@ -75,13 +75,12 @@ Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options&
   std::vector<at::Tensor> entering, errors;
   for (int64_t i = 0; i < n; ++i) {
     entering.push_back(S);
-    const at::Tensor U = values.select(3, i) - at::matmul(keys.select(3, i), S);
+    const at::Tensor U = values.select(3, i) - product(keys.select(3, i), S);
     errors.push_back(U);
     if (g.defined()) S = total.select(3, i) * S;
-    S = S +
-        at::matmul(write.select(3, i).transpose(-1, -2), U);  // S' = e^{G_C} S + (e^{G_C-G} K)^T U
+    S = S + product(write.select(3, i).transpose(-1, -2), U);  // S' = e^{G_C} S + (e^{G_C-G} K)^T U
   }
-  const at::Tensor y = at::matmul(q, at::stack(entering, 3)) + at::matmul(P, at::stack(errors, 3));
+  const at::Tensor y = product(q, at::stack(entering, 3)) + product(P, at::stack(errors, 3));
   return finish(from_chunks(y, x.v.size(-2)), S, in, options);
 }
 
@@ -125,6 +124,7 @@ Op delta_op() {
           "S_t = a_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
       .inputs = {kQ, kK, kV, kBeta, kMaybeG},
       .options = {"form", "chunk", "scale", "final_state"},
+      .kernels = {"step kernel", "chunked kernel", "recurrent kernel"},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,

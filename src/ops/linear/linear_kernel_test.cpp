@@ -211,6 +211,14 @@ std::vector<Setting> settings() {
       }
     }
   }
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {  // the step
+    for (const char* gate : {"none", "head", "key"}) {
+      Setting s{{.B = 3, .T = 1, .H = 4, .G = 2, .K = 100, .V = 132}, gate, 0, true, type};
+      s.form = "recurrent kernel";
+      s.scale = 0.5;
+      list.push_back(s);
+    }
+  }
   Setting large{{.B = 1, .T = 200, .H = 1, .G = 1, .K = 256, .V = 130}, "key", 0, true, at::kFloat};
   large.form = "recurrent kernel";
   list.push_back(large);
@@ -342,6 +350,9 @@ TEST(LinearKernelsCuda, ChosenOrRefused) {
   o = {};
   o.causal = false;
   EXPECT_EQ(run(op, in, {}, o).form, "chunked");
+  EXPECT_EQ(run(op, tokens(op, in, 0, 1), {}, {}).form, "recurrent kernel");
+  s.dims.T = 3000;  // where the plain chunked form is faster
+  EXPECT_EQ(run(op, sample(s).in, {}, {}).form, "chunked");
 }
 
 }  // namespace

@@ -1,0 +1,203 @@
+// `delta`, level 2: chunks of 64 tokens, mma.sync in bf16 with fp32 sums, any GPU from sm_80 on.
+//
+// Inside a chunk G_t = g_1 + .. + g_t, M_ts = exp(G_t - G_s) for s <= t; S enters it, Z is the gradient of the state
+// that leaves it. E are the errors, not yet times beta, so that nothing is divided by beta:
+//
+//   solve      A = (I + strict_lower(M * K K^T) diag(b))^-1      every chunk by itself, fp32
+//              P = scale (M * Q K^T) diag(b)
+//   forward    E  = A (V - diag(e^G) K S)                        one sweep over time
+//              O  = scale diag(e^G) Q S + P E
+//              S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
+//   reverse    dV = A^T (P^T dO + diag(b e^{G_C-G}) K Z)         one sweep back; Z = dS_T at the end
+//              Z' = e^{G_C} Z + Q^T diag(scale e^G) dO - K^T diag(e^G) dV
+//   gradient   W1 = dO E^T,  W2 = dV E^T                         every chunk by itself
+//              dP = scale M * W1 diag(b),  D = -strict_lower(M * W2) diag(b)
+//              dQ = x + dP K                      x = scale diag(e^G) dO S^T
+//              dK = b y + z + dP^T Q + (D + D^T) K      y = diag(e^{G_C-G}) E Z^T,  z = -diag(e^G) dV S^T
+//              F  = scale M * (Q K^T) * W1 - strict_lower(M * (K K^T) * W2)
+//              db_s = k_s.y_s + sum_t F_ts
+//              dg_i = sum_{t>=i} (q_t.x_t + k_t.z_t) + sum_{s<i} b_s k_s.y_s + sum_{s<i<=t} b_s F_ts + e^{G_C} <Z, S>
+//
+// Sweeps carry the state transposed, in registers: a warp owns 16 value columns, which no other needs, as the 16 rows
+// of all its products; 16 x 64 results over tokens, rounded, are its next operand.
+#pragma once
+
+#include "ops/delta/delta.cuh"
+#include "ops/linear/per_key.cuh"
+
+namespace horner::cuda {
+namespace {
+
+using Product =
+    float[8][4];  // 16 x 64: element e of [n] is row r + 8 (e / 2), column 8 n + 2 i + e % 2
+
+__device__ inline uint32_t unit_address(uint32_t tiles, int row, int unit) {
+  return tiles + (unit / 8) * kTileBytes + tile_offset(row, unit % 8);
+}
+
+// Operand a: 16 rows of tiles, columns 16 step ..; or 16 columns (two units) of them as rows, over rows 16 step ..
+__device__ inline void load_rows(
+    uint32_t (&a)[4], uint32_t tiles, int stripe, int step, const Place& me
+) {
+  load_matrices(a, unit_address(tiles, 16 * stripe + me.lane % 16, 2 * step + me.lane / 16));
+}
+__device__ inline void load_columns(
+    uint32_t (&a)[4], uint32_t tiles, int stripe, int step, const Place& me
+) {
+  const int row = 16 * step + 8 * (me.lane / 16) + me.lane % 8;
+  load_matrices_transposed(a, unit_address(tiles, row, 2 * stripe + me.lane / 8 % 2));
+}
+
+// d += a X^T: columns of d are rows of the tiles X, from 16 first on; a has columns 16 step .. of X.
+__device__ inline void add_rows(
+    Product& d, const uint32_t (&a)[4], uint32_t tiles, int step, int first, const Place& me
+) {
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    if (n < first) continue;
+    uint32_t b[4];
+    const int row = 16 * n + 8 * (me.lane / 16) + me.lane % 8;
+    load_matrices(b, unit_address(tiles, row, 2 * step + me.lane / 8 % 2));
+    multiply(d[2 * n], a, b[0], b[1]);
+    multiply(d[2 * n + 1], a, b[2], b[3]);
+  }
+}
+// d += a X: columns of d are columns of the tile X up to 16 last + 15; a has rows 16 step .. of X.
+__device__ inline void add_columns(
+    Product& d, const uint32_t (&a)[4], uint32_t tile, int step, int last, const Place& me
+) {
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    if (n > last) continue;
+    uint32_t b[4];
+    load_matrices_transposed(b, tile + tile_offset(16 * step + me.lane % 16, 2 * n + me.lane / 16));
+    multiply(d[2 * n], a, b[0], b[1]);
+    multiply(d[2 * n + 1], a, b[2], b[3]);
+  }
+}
+
+// Columns 16 j .. of a product, rounded, as an operand a.
+__device__ inline void round_columns(uint32_t (&a)[4], const Product& d, int j) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e)
+    a[e] = pack(d[2 * j + e / 2][2 * (e % 2)], d[2 * j + e / 2][2 * (e % 2) + 1]);
+}
+
+// Times a factor per column.
+__device__ inline void weigh_columns(Product& d, const float* factors, const Place& me) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+    const float2 f = *reinterpret_cast<const float2*>(factors + 8 * n + 2 * me.i);
+    d[n][0] *= f.x, d[n][1] *= f.y, d[n][2] *= f.x, d[n][3] *= f.y;
+  }
+}
+
+// 16 columns of one row to memory: low are columns 2 i, 2 i + 1 and high 8 more; neighbours swap, so that each has 8
+// bytes. `width` columns are there.
+__device__ inline void store_sixteen(
+    __nv_bfloat16* row, uint32_t low, uint32_t high, bool valid, int width, const Place& me
+) {
+  const bool odd = me.i & 1;
+  const uint32_t other = __shfl_xor_sync(~0u, odd ? low : high, 1);
+  const int column = odd ? 6 + 2 * me.i : 2 * me.i;
+  if (valid && column < width)
+    *reinterpret_cast<uint2*>(row + column) = odd ? uint2{other, high} : uint2{low, other};
+}
+
+// A product over tokens (16 value columns x 64), rounded to operands, to its rows in memory.
+__device__ inline void store_tokens(
+    const uint32_t (&a)[4][4],
+    const Rows& to,
+    const Chunk& c,
+    const Heads& h,
+    int column,
+    int width,
+    const Place& me
+) {
+  __nv_bfloat16* rows = at<__nv_bfloat16>(to, c, h) + column;
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+    const int t = 8 * n + me.r;
+    const uint32_t low = transposed(a[n / 2][2 * (n % 2)]);
+    const uint32_t high = transposed(a[n / 2][2 * (n % 2) + 1]);
+    store_sixteen(rows + int64_t(t) * to.t, low, high, t < c.rows, width - column, me);
+  }
+}
+
+// 64 tokens of one head, columns first .. first + 64 kTiles - 1, into tiles; zeros outside.
+template <int kTiles, int kBlock>
+__device__ void load_chunk(
+    uint32_t to,
+    const Rows& x,
+    const Chunk& c,
+    const Heads& h,
+    int first,
+    int width,
+    const Place& me
+) {
+  const __nv_bfloat16* from = at<__nv_bfloat16>(x, c, h);
+#pragma unroll 4
+  for (int e = me.thread; e < 64 * 8 * kTiles; e += kBlock) {
+    const int row = e / (8 * kTiles), unit = e % (8 * kTiles);
+    const bool valid = row < c.rows && first + unit * 8 < width;
+    copy_async(
+        unit_address(to, row, unit), valid ? from + row * x.t + first + unit * 8 : from, valid
+    );
+  }
+}
+// `rows` rows of 64 kTiles columns that lie one after the other; the tiles have `rows` rows.
+template <int kTiles, int kBlock>
+__device__ void load_matrix(uint32_t to, const void* from, int rows, const Place& me) {
+#pragma unroll 4
+  for (int e = me.thread; e < rows * 8 * kTiles; e += kBlock) {
+    const int row = e / (8 * kTiles), unit = e % (8 * kTiles);
+    copy_async(
+        to + (unit / 8) * rows * 128 + tile_offset(row, unit % 8),
+        static_cast<const unsigned char*>(from) + int64_t(e) * 16,
+        true
+    );
+  }
+}
+
+// Log2-decay and beta of tokens 2 l and 2 l + 1, for lane l; 0 where there is none.
+struct Numbers {
+  float2 g, b;
+};
+__device__ inline Numbers load_numbers(
+    const DeltaChunks& p, const Chunk& c, const Heads& h, const Place& me
+) {
+  const auto two = [&](const Rows& x) {
+    if (!x.data) return float2{0.f, 0.f};
+    const float* from = at<float>(x, c, h);
+    const int t = 2 * me.lane;
+    return float2{t < c.rows ? from[t * x.t] : 0.f, t + 1 < c.rows ? from[(t + 1) * x.t] : 0.f};
+  };
+  return {two(p.g), two(p.beta)};
+}
+
+// Sums of the log2-decays since the chunk's start, of tokens 2 l and 2 l + 1, and of all 64.
+struct Since {
+  float2 G;
+  float all;
+};
+__device__ inline Since sum_decays(float2 g, const Place& me) {
+  g = {log2_decay(g.x), log2_decay(g.y)};
+  float sum = g.x + g.y;
+#pragma unroll
+  for (int d = 1; d < 32; d *= 2) {
+    const float other = __shfl_up_sync(~0u, sum, d);
+    if (me.lane >= d) sum += other;
+  }
+  const float before = __shfl_up_sync(~0u, sum, 1);
+  return {{(me.lane == 0 ? 0.f : before) + g.x, sum}, __shfl_sync(~0u, sum, 31)};
+}
+
+// A matrix (64,64) of a chunk and head.
+__device__ inline __nv_bfloat16* square(
+    void* all, const DeltaChunks& p, int64_t slot, const Heads& h
+) {
+  return static_cast<__nv_bfloat16*>(all) + (slot * p.H + h.own) * 64 * 64;
+}
+
+}  // namespace
+}  // namespace horner::cuda

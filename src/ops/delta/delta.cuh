@@ -1,0 +1,62 @@
+// Kernels of `delta`, as plain parameters. q, k, v, g and beta have H heads each here.
+#pragma once
+
+#include "ops/linear/linear.cuh"
+
+namespace horner::cuda {
+
+// Level 1: token by token, any T >= 1, K <= 256 (fp64: 128), V <= 256. A block owns kDeltaColumns columns of the
+// state; what is a sum over columns comes out per block, in the accumulator's type, to be summed.
+constexpr int kDeltaColumns = 32, kDeltaSegment = 64;
+inline int delta_blocks(int V) { return (V + kDeltaColumns - 1) / kDeltaColumns; }
+inline int delta_rows(int K) { return K <= 64 ? 64 : K <= 128 ? 128 : 256; }
+
+struct DeltaTokens {
+  int64_t B = 0, T = 0, H = 0;
+  int K = 0, V = 0;
+  double scale = 1;
+  Type type = Type::f32;
+  const void *q = nullptr, *k = nullptr, *v = nullptr;  // (B,T,H,.) contiguous
+  const void *g = nullptr, *beta = nullptr;             // (B,T,H), accumulator's type; g null: none
+  const void* first = nullptr;                          // (B,H,K,V), accumulator's type; null: 0
+  void *o = nullptr, *last = nullptr;                   // last null: not wanted
+  // backward
+  const void *dout = nullptr, *dlast = nullptr;  // dlast null: 0
+  void *dq = nullptr, *dk = nullptr;             // (blocks,B,T,H,K)
+  void *dg = nullptr, *dbeta = nullptr;          // (blocks,B,T,H); dg null: not wanted
+  void *dv = nullptr, *dfirst = nullptr;         // dv in `type`; dfirst null: not wanted
+  void* starts = nullptr;  // (B,H,blocks,segments,rows,columns): the state that enters each segment
+  void* inside = nullptr;  // (B,H,blocks,kDeltaSegment,rows,columns): before each token of one
+};
+cudaError_t delta_recurrent(const DeltaTokens&, cudaStream_t);
+cudaError_t delta_recurrent_backward(const DeltaTokens&, cudaStream_t);
+
+// One token, forward, at the speed of memory: V a multiple of 4, no fp64.
+cudaError_t delta_step(const DeltaTokens&, cudaStream_t);
+
+// Level 2: chunks of 64 tokens on tensor cores (mma.sync), bf16, K and V multiples of 8 up to 128; see chunked.cuh.
+struct DeltaChunks {
+  Sequences sequences;
+  int64_t H = 0;
+  int K = 0, V = 0;
+  float scale = 1;
+  Rows q, k, v, out;        // out: o, or do in the gradient
+  Rows g, beta;             // fp32, one number per token; g.data null: none
+  StateView first, last;    // S_0 -> S_T; in the reverse sweep dS_T -> dS_0
+  void* inverse = nullptr;  // (slots,H,64,64) bf16: A
+  void* scores = nullptr;   // (slots,H,64,64) bf16: P
+  Rows error;               // (B,T,H,V) bf16: E
+  void *S = nullptr,
+       *Z = nullptr;  // (slots,H,values,keys) bf16, transposed: what enters each chunk
+  Rows dq, dk, dv;    // bf16
+  float *dg = nullptr, *dbeta = nullptr;  // (B,T,H)
+
+  int keys() const { return K <= 64 ? 64 : 128; }
+  int values() const { return V <= 64 ? 64 : 128; }
+};
+cudaError_t delta_solve(const DeltaChunks&, cudaStream_t);     // A, and P where `scores` is wanted
+cudaError_t delta_forward(const DeltaChunks&, cudaStream_t);   // o; or E and S, where S is wanted
+cudaError_t delta_reverse(const DeltaChunks&, cudaStream_t);   // dv and Z
+cudaError_t delta_gradient(const DeltaChunks&, cudaStream_t);  // dq, dk, dg, dbeta
+
+}  // namespace horner::cuda

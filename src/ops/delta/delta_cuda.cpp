@@ -1,0 +1,333 @@
+// The kernels of `delta` under the contract of ops/kernel.h.
+#include "ops/delta/delta_cuda.h"
+
+#include <ATen/Functions.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/core/GradMode.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+
+#include "ops/chunks.h"
+#include "ops/delta/delta.cuh"
+#include "ops/linear/operands_cuda.h"
+
+namespace horner {
+namespace {
+
+constexpr int64_t kMostScratch = int64_t(1) << 29;  // bytes of states that a backward keeps at once
+
+std::string refuses_recurrent(const Inputs& in, const State&, const Options&) {
+  const int64_t K = in.q.size(3), V = in.v.size(3);
+  const int64_t most = in.v.scalar_type() == at::kDouble ? 128 : 256;  // registers of a block
+  if (K > most || V > 256)
+    return fmt::format("K is at most {} and V 256, got {} and {}", most, K, V);
+  if (in.v.numel() == 0 || in.q.numel() == 0) return "there is nothing to compute";
+  return "";
+}
+
+std::string refuses_chunked(const Inputs& in, const State& state, const Options& options) {
+  const int64_t K = in.q.size(3), V = in.v.size(3);
+  if (in.v.scalar_type() != at::kBFloat16)
+    return c10::str("it computes in bf16, got ", in.v.scalar_type());
+  if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
+    return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
+  const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
+  if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < 162 * 1024)
+    return "it needs sm_80 or later and 162 KB of shared memory";
+  return refuses_recurrent(in, state, options);
+}
+
+std::string refuses_step(const Inputs& in, const State& state, const Options& options) {
+  const int64_t V = in.v.size(3);
+  if (in.q.size(1) != 1) return fmt::format("it takes one token, got T = {}", in.q.size(1));
+  if (in.cu_seqlens.defined()) return "it takes no packed batch";
+  if (in.v.scalar_type() == at::kDouble) return "it computes in fp32";
+  if (V % 4 != 0) return fmt::format("V is a multiple of 4, got {}", V);
+  bool graph = !state.empty() && state.parts[0].requires_grad();
+  for (const Input& input : {kQ, kK, kV, kG, kBeta})
+    graph = graph || ((in.*input.tensor).defined() && (in.*input.tensor).requires_grad());
+  if (graph && at::GradMode::is_enabled()) return "it has no gradient";
+  return refuses_recurrent(in, state, options);
+}
+
+cuda::Type type_of(at::ScalarType type) {
+  return type == at::kDouble     ? cuda::Type::f64
+         : type == at::kFloat    ? cuda::Type::f32
+         : type == at::kBFloat16 ? cuda::Type::bf16
+                                 : cuda::Type::f16;
+}
+
+// A call with H heads of everything; q, k, v as given, the rest in the accumulator's type.
+struct Problem {
+  at::Tensor q, k, v, g, beta, S0;
+  int64_t B, T, H, G, K, V;
+  at::ScalarType wide;
+  double scale;
+  cudaStream_t stream;
+
+  Problem(const Inputs& in, const State& state, const Options& options)
+      : q(in.q.detach()),
+        B(q.size(0)),
+        T(q.size(1)),
+        H(q.size(2)),
+        G(in.k.size(2)),
+        K(q.size(3)),
+        V(in.v.size(3)),
+        wide(state_dtype(in)),
+        scale(options.scale.value_or(1.0)),
+        stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
+    k = all_heads(in.k.detach(), 2);
+    v = all_heads(in.v.detach(), 2);
+    beta = all_heads(in.beta.detach().to(wide), 2).contiguous();
+    if (in.g.defined()) g = all_heads(in.g.detach().to(wide), 2).contiguous();
+    if (!state.empty()) S0 = all_heads(state.parts[0].detach().to(wide), 1).contiguous();
+  }
+
+  at::Tensor all_heads(const at::Tensor& x, int64_t dim) const {
+    return x.size(dim) == H ? x : x.repeat_interleave(H / x.size(dim), dim);
+  }
+  at::TensorOptions wide_options() const { return q.options().dtype(wide); }
+  at::Tensor state(int64_t rows) const { return at::empty({rows, H, K, V}, wide_options()); }
+
+  // The state of a group is that of its first query head; so is the gradient that comes in.
+  State final_state(const at::Tensor& last) const {
+    return {{G == H ? last : last.unflatten(1, {G, H / G}).select(2, 0).contiguous()}};
+  }
+  at::Tensor final_gradient(const Result& dy) const {
+    if (dy.state.parts.empty() || !dy.state.parts[0].defined()) return {};
+    const at::Tensor dS = dy.state.parts[0].detach().to(wide);
+    if (G == H) return dS.contiguous();
+    const at::Tensor all = at::zeros({dS.size(0), G, H / G, K, V}, wide_options());
+    all.select(2, 0).copy_(dS);
+    return all.flatten(1, 2);
+  }
+
+  // In the order of op.inputs, then the state.
+  std::vector<at::Tensor> gradients(
+      const Inputs& in,
+      const State& state,
+      const at::Tensor& dq,
+      const at::Tensor& dk,
+      const at::Tensor& dv,
+      const at::Tensor& dbeta,
+      const at::Tensor& dg,
+      const at::Tensor& dS0
+  ) const {
+    const auto sum = [&](const at::Tensor& x, int64_t dim, const at::Tensor& like) {
+      return grouped(x, dim, G).to(like.scalar_type());
+    };
+    std::vector<at::Tensor> all = {
+        dq.to(in.q.scalar_type()), sum(dk, 2, in.k), sum(dv, 2, in.v), sum(dbeta, 2, in.beta)};
+    all.push_back(in.g.defined() ? sum(dg, 2, in.g) : dg);
+    if (!state.empty()) all.push_back(sum(dS0, 1, state.parts[0]));
+    return all;
+  }
+};
+
+// --- token by token --------------------------------------------------------------------------------
+
+void* data(const at::Tensor& x) { return x.defined() ? x.data_ptr() : nullptr; }
+
+// Rows first .. first + count - 1 of the batch, which are contiguous.
+cuda::DeltaTokens batch_rows(const Problem& x, int64_t first, int64_t count) {
+  const auto row = [&](const at::Tensor& t) {
+    return t.defined() ? t.narrow(0, first, count).data_ptr() : nullptr;
+  };
+  cuda::DeltaTokens p;
+  p.B = count;
+  p.T = x.T;
+  p.H = x.H;
+  p.K = int(x.K);
+  p.V = int(x.V);
+  p.scale = x.scale;
+  p.type = type_of(x.v.scalar_type());
+  p.q = row(x.q);
+  p.k = row(x.k);
+  p.v = row(x.v);
+  p.g = row(x.g);
+  p.beta = row(x.beta);
+  p.first = row(x.S0);
+  return p;
+}
+
+Problem contiguous_problem(const Inputs& in, const State& state, const Options& options) {
+  Problem x(in, state, options);
+  for (at::Tensor* t : {&x.q, &x.k, &x.v}) *t = t->contiguous();
+  return x;
+}
+
+template <cudaError_t (*kRun)(const cuda::DeltaTokens&, cudaStream_t)>
+Result run_tokens(const Inputs& in, const State& state, const Options& options) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  const Problem x = contiguous_problem(in, state, options);
+  cuda::DeltaTokens p = batch_rows(x, 0, x.B);
+  Result y;
+  y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
+  at::Tensor last;
+  if (options.final_state) last = x.state(x.B);
+  p.o = data(y.o);
+  p.last = data(last);
+  C10_CUDA_CHECK(kRun(p, x.stream));
+  if (options.final_state) y.state = x.final_state(last);
+  return y;
+}
+
+Result recurrent(const Inputs& in, const State& state, const Options& options) {
+  Result y = run_tokens<cuda::delta_recurrent>(in, state, options);
+  y.form = "recurrent kernel";
+  return y;
+}
+
+Result step(const Inputs& in, const State& state, const Options& options) {
+  Result y = run_tokens<cuda::delta_step>(in, state, options);
+  y.form = "step kernel";
+  return y;
+}
+
+// A few rows of the batch at a time: the kernel keeps states.
+std::vector<at::Tensor> recurrent_backward(
+    const Inputs& in, const State& state, const Options& options, const Result&, const Result& dy
+) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  const Problem x = contiguous_problem(in, state, options);
+  const at::Tensor out =
+      dy.o.defined() ? dy.o.detach().contiguous() : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
+  const at::Tensor dlast = x.final_gradient(dy);
+  const at::Tensor dq = at::empty({x.B, x.T, x.H, x.K}, x.wide_options()), dk = at::empty_like(dq);
+  const at::Tensor dv = at::empty_like(x.v), dbeta = at::empty_like(x.beta);
+  at::Tensor dg, dS0;
+  if (x.g.defined()) dg = at::empty_like(x.g);
+  if (x.S0.defined()) dS0 = at::empty_like(x.S0);
+
+  const int64_t blocks = cuda::delta_blocks(int(x.V)), rows = cuda::delta_rows(int(x.K));
+  const int64_t segments = (x.T + cuda::kDeltaSegment - 1) / cuda::kDeltaSegment;
+  const int64_t place = x.H * blocks * rows * cuda::kDeltaColumns;
+  const int64_t row_bytes = place * (segments + cuda::kDeltaSegment) * int64_t(x.beta.itemsize());
+  const int64_t count = std::clamp<int64_t>(kMostScratch / row_bytes, 1, x.B);
+  const auto like = x.wide_options();
+  const at::Tensor starts = at::empty({count, place, segments}, like);
+  const at::Tensor inside = at::empty({count, place, cuda::kDeltaSegment}, like);
+  for (int64_t b = 0; b < x.B; b += count) {
+    const int64_t n = std::min(count, x.B - b);
+    const at::Tensor q = at::empty({blocks, n, x.T, x.H, x.K}, like), k = at::empty_like(q);
+    const at::Tensor beta = at::empty({blocks, n, x.T, x.H}, like), g = at::empty_like(beta);
+    cuda::DeltaTokens p = batch_rows(x, b, n);
+    p.dout = data(out.narrow(0, b, n));
+    p.dv = data(dv.narrow(0, b, n));
+    if (dlast.defined()) p.dlast = data(dlast.narrow(0, b, n));
+    if (dS0.defined()) p.dfirst = data(dS0.narrow(0, b, n));
+    p.dq = data(q);
+    p.dk = data(k);
+    p.dbeta = data(beta);
+    if (dg.defined()) p.dg = data(g);
+    p.starts = data(starts);
+    p.inside = data(inside);
+    C10_CUDA_CHECK(cuda::delta_recurrent_backward(p, x.stream));
+    dq.narrow(0, b, n).copy_(q.sum(0));
+    dk.narrow(0, b, n).copy_(k.sum(0));
+    dbeta.narrow(0, b, n).copy_(beta.sum(0));
+    if (dg.defined()) dg.narrow(0, b, n).copy_(g.sum(0));
+  }
+  return x.gradients(in, state, dq, dk, dv, dbeta, dg, dS0);
+}
+
+// --- chunked ---------------------------------------------------------------------------------------
+
+struct ChunkedProblem : Problem {
+  at::Tensor starts, inverse, scores;
+  cuda::DeltaChunks p;
+
+  ChunkedProblem(const Inputs& in, const State& state, const Options& options)
+      : Problem(in, state, options) {
+    for (at::Tensor* t : {&q, &k, &v}) *t = readable(*t, true);
+    p.sequences.T = T;
+    p.sequences.count = B;
+    if (in.cu_seqlens.defined()) {
+      starts = in.cu_seqlens.to(v.device(), at::kInt).contiguous();
+      p.sequences.count = starts.numel() - 1;
+      p.sequences.starts = starts.data_ptr<int>();
+    }
+    p.H = H;
+    p.K = int(K);
+    p.V = int(V);
+    p.scale = float(scale);
+    p.q = rows(q, H);
+    p.k = rows(k, H);
+    p.v = rows(v, H);
+    p.beta = rows(beta, H);
+    if (g.defined()) p.g = rows(g, H);
+    p.first = view(S0, H, false);
+    inverse = at::empty({p.sequences.slots(), H, 64, 64}, q.options());
+    scores = at::empty_like(inverse);
+    p.inverse = data(inverse);
+    p.scores = data(scores);
+    C10_CUDA_CHECK(cuda::delta_solve(p, stream));
+  }
+};
+
+Result chunked(const Inputs& in, const State& state, const Options& options) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  ChunkedProblem x(in, state, options);
+  Result y;
+  y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
+  x.p.out = rows(y.o, x.H);
+  at::Tensor last;
+  if (options.final_state) last = x.state(x.p.sequences.count);
+  x.p.last = view(last, x.H, false);
+  C10_CUDA_CHECK(cuda::delta_forward(x.p, x.stream));
+  if (options.final_state) y.state = x.final_state(last);
+  y.form = "chunked kernel";
+  return y;
+}
+
+std::vector<at::Tensor> chunked_backward(
+    const Inputs& in, const State& state, const Options& options, const Result&, const Result& dy
+) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  ChunkedProblem x(in, state, options);
+  cuda::DeltaChunks& p = x.p;
+  const at::Tensor S = at::empty({p.sequences.slots(), x.H, p.values(), p.keys()}, x.q.options());
+  const at::Tensor Z = at::empty_like(S);
+  const at::Tensor error = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
+  p.error = rows(error, x.H);
+  p.S = data(S);
+  C10_CUDA_CHECK(cuda::delta_forward(p, x.stream));
+
+  const at::Tensor out =
+      dy.o.defined() ? readable(dy.o, true) : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
+  const at::Tensor dq = at::empty({x.B, x.T, x.H, x.K}, x.q.options()), dk = at::empty_like(dq);
+  const at::Tensor dv = at::empty_like(error);
+  const at::Tensor dbeta = at::empty({x.B, x.T, x.H}, x.wide_options());
+  const at::Tensor dlast = x.final_gradient(dy);
+  at::Tensor dg, dS0;
+  if (x.g.defined()) dg = at::empty_like(dbeta);
+  if (x.S0.defined()) dS0 = at::empty_like(x.S0);
+  p.out = rows(out, x.H);
+  p.dq = rows(dq, x.H);
+  p.dk = rows(dk, x.H);
+  p.dv = rows(dv, x.H);
+  p.dbeta = dbeta.data_ptr<float>();
+  if (dg.defined()) p.dg = dg.data_ptr<float>();
+  p.Z = data(Z);
+  p.first = view(dlast, x.H, false);
+  p.last = view(dS0, x.H, false);
+  C10_CUDA_CHECK(cuda::delta_reverse(p, x.stream));
+  C10_CUDA_CHECK(cuda::delta_gradient(p, x.stream));
+  return x.gradients(in, state, dq, dk, dv, dbeta, dg, dS0);
+}
+
+bool packs(const Inputs&) { return true; }
+
+}  // namespace
+
+std::vector<Kernel> delta_kernels() {
+  return {
+      {"step kernel", refuses_step, step, nullptr},
+      {"chunked kernel", refuses_chunked, chunked, chunked_backward, packs},
+      {"recurrent kernel", refuses_recurrent, recurrent, recurrent_backward},
+  };
+}
+
+}  // namespace horner
