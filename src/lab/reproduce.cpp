@@ -276,6 +276,7 @@ std::vector<Reproduction> reproduce(
     for (const Claim& claim : paper->claims) {
       if (std::find(claims.begin(), claims.end(), &claim) == claims.end()) continue;
       Finding finding{claim.name, claim.says, claim.setting, claim.score, o.scale};
+      if (o.steps > 0) finding.setting += fmt::format("; {} steps instead of its own", o.steps);
       finding.device = describe_device(at::kCPU);
       finding.commit = commit();
       judge_claim(claim, plan, finding);
