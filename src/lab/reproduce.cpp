@@ -44,6 +44,7 @@ TrainOptions settled(TrainOptions options, const ReproduceOptions& o, int64_t se
   options.seed = seed;
   options.out = o.runs;
   options.device = device_of(o);
+  if (o.scale == "cpu") options.train.precision = "fp32";  // the same experiment on any device
   if (o.steps > 0) {
     options.schedule.steps = o.steps;
     options.schedule.warmup = std::min(options.schedule.warmup, o.steps);
