@@ -44,6 +44,7 @@ TrainOptions settled(TrainOptions options, const ReproduceOptions& o, int64_t se
   options.seed = seed;
   options.out = o.runs;
   options.device = device_of(o);
+  if (o.scale == "cpu") options.train.precision = "fp32";  // the same experiment on any device
   if (o.steps > 0) {
     options.schedule.steps = o.steps;
     options.schedule.warmup = std::min(options.schedule.warmup, o.steps);
@@ -276,6 +277,7 @@ std::vector<Reproduction> reproduce(
     for (const Claim& claim : paper->claims) {
       if (std::find(claims.begin(), claims.end(), &claim) == claims.end()) continue;
       Finding finding{claim.name, claim.says, claim.setting, claim.score, o.scale};
+      if (o.steps > 0) finding.setting += fmt::format("; {} steps instead of its own", o.steps);
       finding.device = describe_device(at::kCPU);
       finding.commit = commit();
       judge_claim(claim, plan, finding);

@@ -32,7 +32,7 @@ TrainOptions language(Effort scale, const std::vector<std::string>& pattern) {
   o.model.layers = gpu ? 6 : 2;
   o.model.D = gpu ? 384 : 64;
   o.optim.lr = gpu ? 1e-3 : 3e-3;
-  o.schedule.steps = gpu ? 1500 : 600;
+  o.schedule.steps = gpu ? 1000 : 600;
   o.schedule.warmup = o.schedule.steps / 20;
   o.schedule.final_lr = 0.1;
   o.train.batch = gpu ? 32 : 16;
