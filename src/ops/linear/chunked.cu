@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-// The sweeps of one head lie side by side, so that they share what they read. R is V for dq and dk, K for dv.
+// The sweeps of one head and direction lie side by side, so that they share what they read; the longest, dq, come
+// first, so that the others fill the gaps. R is V for dq and dk, K for dv.
 template <int kRowsV, int kRowsK, bool kDecay>
 __global__ void __launch_bounds__(kThreads, 1) backward_kernel(
     const __grid_constant__ Gradient p,
@@ -36,17 +37,19 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(
 ) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr Role dq = kDecay ? Role::dq : Role::plain, dk = kDecay ? Role::dk : Role::plain;
-  const unsigned keys = (p.dq.N + 63) / 64, values = (p.dv.N + 63) / 64, jobs = 2 * keys + values;
-  const unsigned job = blockIdx.x % jobs, head = blockIdx.x / jobs;
+  const unsigned keys = (p.dq.N + 63) / 64, values = (p.dv.N + 63) / 64;
+  const unsigned forward = unsigned(p.dq.B * p.dq.H) * keys;
+  if (blockIdx.x < forward) {
+    sweep<kRowsV, kDecay, false, dq>(p.dq, dq_maps, p.rho, aligned_memory(), blockIdx.x);
+    return;
+  }
+  const unsigned job = (blockIdx.x - forward) % (keys + values),
+                 head = (blockIdx.x - forward) / (keys + values);
   if (job < keys) {
-    sweep<kRowsV, kDecay, false, dq>(p.dq, dq_maps, p.rho, aligned_memory(), head * keys + job);
-  } else if (job < 2 * keys) {
-    sweep<kRowsV, kDecay, true, dk>(
-        p.dk, dk_maps, p.kappa, aligned_memory(), head * keys + job - keys
-    );
+    sweep<kRowsV, kDecay, true, dk>(p.dk, dk_maps, p.kappa, aligned_memory(), head * keys + job);
   } else {
     sweep<kRowsK, kDecay, true, Role::plain>(
-        p.dv, dv_maps, {}, aligned_memory(), head * values + job - 2 * keys
+        p.dv, dv_maps, {}, aligned_memory(), head * values + job - keys
     );
   }
 #endif

@@ -7,7 +7,7 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kGroup = 128, kThreads = 3 * kGroup;
+constexpr int kGroup = 128, kThreads = 4 * kGroup;
 
 enum class Role { plain, dq, dk };  // the last two fill a Crossing, and read x
 
@@ -30,16 +30,42 @@ template <int kRows, Role kRole>
 struct Memory {
   static constexpr int kStages = kRole == Role::plain ? 4 : 3;
   Stage<kRows, kRole> stage[kStages];
-  unsigned char S[2][kRows / 64][kTileBytes];  // the state entering the chunk, and the next, bf16
-  unsigned char y[kTileBytes];                 // on its way out; a warp's rows are its own
-  float G[2][64];                              // log2 of the decay since the chunk's start
-  float read[2][64];                           // what scales q_t S
-  uint2 write[2][32];                          // what scales k_s^T v_s, in pairs
-  float inner_columns[2][4][64], inner_rows[2][64];
-  uint64_t full[kStages];  // barriers: the stage has been loaded
+  unsigned char S[2][kRows / 64]
+                 [kTileBytes];     // the state entering a chunk, bf16; even ones, odd ones
+  unsigned char y[2][kTileBytes];  // on its way out; a warp's rows are its own
+  float G[kStages][64];            // log2 of the decay since the chunk's start
+  float read[kStages][64];         // what scales q_t S
+  uint2 write[kStages][32];        // what scales k_s^T v_s, in pairs
+  float inner_columns[4][4][64], inner_rows[4][64];
+  // Barriers: a stage has been loaded, is free again; a copy of the state is there, has been read.
+  uint64_t full[kStages], free[kStages], copied[2], taken[2];
 
+  __device__ void init(bool decay) {
+    for (int i = 0; i < kStages; ++i) {
+      barrier_init(shared_address(&full[i]), decay ? 33 : 1);
+      barrier_init(shared_address(&free[i]), 8);  // the warps that read it
+    }
+    for (int i = 0; i < 2; ++i) {
+      barrier_init(shared_address(&copied[i]), 4);
+      barrier_init(shared_address(&taken[i]), 4);
+    }
+  }
   __device__ Stage<kRows, kRole>& at(int i) { return stage[i % kStages]; }
-  __device__ void wait(int i) { barrier_wait(shared_address(&full[i % kStages]), i / kStages & 1); }
+  __device__ void wait_full(int i) {
+    barrier_wait(shared_address(&full[i % kStages]), i / kStages & 1);
+  }
+  __device__ void wait_free(int i) {  // by chunk i - kStages
+    if (i >= kStages) barrier_wait(shared_address(&free[i % kStages]), (i / kStages - 1) & 1);
+  }
+  __device__ void wait_copied(int i) { barrier_wait(shared_address(&copied[i & 1]), i / 2 & 1); }
+  __device__ void wait_taken(int i) {  // by chunk i - 2
+    if (i >= 2) barrier_wait(shared_address(&taken[i & 1]), (i / 2 - 1) & 1);
+  }
+  // A warp is done.
+  __device__ static void arrive(uint64_t& barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&barrier));
+  }
 };
 
 // How the copy engine sees q, k, v and x of a sweep.
@@ -124,9 +150,10 @@ __device__ void prepare_decay(float2 g, Memory<kRows, kRole>& m, int i) {
   const float2 both = {(lane == 0 ? 0.f : before) + g.x, sum};
   const float2 since = {exp2_fast(both.x), exp2_fast(both.y)};                // e^{G_t}
   const float2 until = {exp2_fast(last - both.x), exp2_fast(last - both.y)};  // e^{G_C - G_t}
-  reinterpret_cast<float2*>(m.G[i & 1])[lane] = both;
-  reinterpret_cast<float2*>(m.read[i & 1])[lane] = kReverse ? until : since;
-  m.write[i & 1][lane] = weight_pair(kReverse ? since : until);
+  const int slot = i % m.kStages;
+  reinterpret_cast<float2*>(m.G[slot])[lane] = both;
+  reinterpret_cast<float2*>(m.read[slot])[lane] = kReverse ? until : since;
+  m.write[slot][lane] = weight_pair(kReverse ? since : until);
 }
 
 // Accumulators times a factor, as bf16 into a tile.
@@ -148,31 +175,22 @@ __device__ void store_pairs(
 
 // --- the warpgroup that feeds the others ---------------------------------------------------------------
 
-// Loads stages and prepares the decays of the next chunk. Only the first warp of the group has work.
+// Loads stages and prepares their decays. Only the first warp of the group has work.
 template <int kRows, bool kDecay, bool kReverse, Role kRole>
 __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m) {
   const Place at;
-  const bool first_lane = at.thread == 0;
-  if (first_lane) {
-    for (int i = 0; i < m.kStages; ++i) barrier_init(shared_address(&m.full[i]));
-    fence_async_proxy();
-    for (int i = 0; i < min(m.kStages, job.chunks); ++i)
-      load_stage<kRows, kReverse, kRole>(p, maps, job, m, i);
-  }
+  if (at.warp != 0) return;
   float2 g = {0.f, 0.f};
-  if (kDecay && at.warp == 0) {
-    prepare_decay<kRows, kReverse, kRole>(load_decay<kReverse>(p, job, 0), m, 0);
-    g = load_decay<kReverse>(p, job, 1);
-  }
-  __syncthreads();
+  if (kDecay) g = load_decay<kReverse>(p, job, 0);
   for (int i = 0; i < job.chunks; ++i) {
-    if (first_lane && i > 0 && i + m.kStages - 1 < job.chunks)  // the stage that chunk i - 1 had
-      load_stage<kRows, kReverse, kRole>(p, maps, job, m, i + m.kStages - 1);
-    if (kDecay && at.warp == 0) {
-      prepare_decay<kRows, kReverse, kRole>(g, m, i + 1);
-      g = load_decay<kReverse>(p, job, i + 2);
+    m.wait_free(i);
+    if (at.lane == 0) load_stage<kRows, kReverse, kRole>(p, maps, job, m, i);
+    if (kDecay) {
+      prepare_decay<kRows, kReverse, kRole>(g, m, i);
+      g = load_decay<kReverse>(p, job, i + 1);
+      barrier_arrive(shared_address(&m.full[i % m.kStages]));
     }
-    __syncthreads();
+    __syncwarp();
   }
 }
 
@@ -212,7 +230,7 @@ __device__ void update_state(
   if constexpr (kDecay) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const uint2* weights = m.write[i & 1] + 8 * j + at.lane % 4;
+      const uint2* weights = m.write[i % m.kStages] + 8 * j + at.lane % 4;
       const uint2 early = weights[0], late = weights[4];
       const int r = 16 * j + 8 * (at.lane / 16) + at.lane % 8;
       const int unit = 2 * at.warp + (at.lane / 8) % 2;
@@ -223,7 +241,7 @@ __device__ void update_state(
         for (int e = 0; e < 4; ++e) kw[n][j][e] = weigh_pairs(kw[n][j][e], e < 2 ? early : late);
       }
     }
-    const float kept = exp2_fast(m.G[i & 1][63]);
+    const float kept = exp2_fast(m.G[i % m.kStages][63]);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -267,7 +285,7 @@ __device__ void carry_state(
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) store_pairs(m.S[0][n], S[n], 1.f, at);
   fence_async_proxy();
-  __syncthreads();
+  m.arrive(m.copied[0]);
 
   for (int i = 0; i < job.chunks; ++i) {
     const int c = chunk_at<kReverse>(job, i);
@@ -277,12 +295,15 @@ __device__ void carry_state(
 #pragma unroll
       for (int e = 0; e < 32 * kTiles; ++e) to[e * kGroup] = S[e / 32][e % 32];
     }
-    m.wait(i);
+    m.wait_full(i);
     update_state<kRows, kDecay, kRole>(S, m, i, at);
+    m.arrive(m.free[i % m.kStages]);
+    if (i + 1 == job.chunks) break;
+    m.wait_taken(i + 1);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) store_pairs(m.S[(i + 1) & 1][n], S[n], 1.f, at);
     fence_async_proxy();
-    __syncthreads();
+    m.arrive(m.copied[(i + 1) & 1]);
   }
   if (p.last.data && job.h % p.last.group == 0) {
     const float factor = kReverse ? float(p.scale) : 1.f;
@@ -290,11 +311,11 @@ __device__ void carry_state(
   }
 }
 
-// --- the warpgroup that computes y ----------------------------------------------------------------
+// --- the warpgroups that compute y ----------------------------------------------------------------
 
-// M_ts for s <= t, else 0; mirrored in reverse. A masked exponent may be positive: its power is dropped.
+// P_ts times M_ts for s <= t, else 0; mirrored in reverse. A masked exponent may be positive: its power is dropped.
 template <bool kDecay, bool kReverse>
-__device__ void decay_mask(float (&M)[32], const float* G, const Place& at) {
+__device__ void decay_mask(float (&P)[32], const float* G, const Place& at) {
   const float G0 = kDecay ? G[at.row] : 0.f, G1 = kDecay ? G[at.row + 8] : 0.f;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
@@ -303,8 +324,8 @@ __device__ void decay_mask(float (&M)[32], const float* G, const Place& at) {
     for (int e = 0; e < 4; ++e) {
       const int r = at.row + 8 * (e / 2), column = 8 * j + at.pair + e % 2;
       const float difference = (e / 2 ? G1 : G0) - (e % 2 ? Gs.y : Gs.x);
-      const float decay = kDecay ? exp2_fast(kReverse ? -difference : difference) : 1.f;
-      M[4 * j + e] = (kReverse ? column < r : column > r) ? 0.f : decay;
+      if (kDecay) P[4 * j + e] *= exp2_fast(kReverse ? -difference : difference);
+      if (kReverse ? column < r : column > r) P[4 * j + e] = 0.f;
     }
   }
 }
@@ -318,6 +339,11 @@ __device__ void add_halves(float (&x)[16]) {
     const float low = x[e], high = x[e + kHalf];
     x[e] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, 2 * kHalf);
   }
+}
+
+// The threads of one of the groups.
+__device__ void group_sync(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroup) : "memory");
 }
 
 __device__ float quad_sum(float x) {
@@ -347,20 +373,19 @@ __device__ void sum_inner(
   add_halves<4>(columns);
   add_halves<2>(columns);
   const int j = (at.lane & 16 ? 4 : 0) + (at.lane & 8 ? 2 : 0) + (at.lane & 4 ? 1 : 0);
-  *reinterpret_cast<float2*>(m.inner_columns[i & 1][at.warp] + 8 * j + at.pair) = {
+  *reinterpret_cast<float2*>(m.inner_columns[i & 3][at.warp] + 8 * j + at.pair) = {
       columns[0], columns[1]};
   r0 = quad_sum(r0);
   r1 = quad_sum(r1);
-  if (at.lane % 4 == 0) m.inner_rows[i & 1][at.row] = r0, m.inner_rows[i & 1][at.row + 8] = r1;
+  if (at.lane % 4 == 0) m.inner_rows[i & 3][at.row] = r0, m.inner_rows[i & 3][at.row + 8] = r1;
 }
 
-template <int kRows, Role kRole>
 __device__ void store_y(
     const float (&Y)[32],
     const Sweep& p,
     const Job& job,
     int chunk,
-    Memory<kRows, kRole>& m,
+    unsigned char* staged,
     const Place& at
 ) {
   const int rows = tokens_in(p, chunk);
@@ -377,12 +402,12 @@ __device__ void store_y(
     return;
   }
   __nv_bfloat16* to = head<__nv_bfloat16>(p.y, job) + first;
-  store_pairs(m.y, Y, scale, at);
+  store_pairs(staged, Y, scale, at);
   __syncwarp();
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
     const int r = 16 * at.warp + 4 * n + at.lane / 8, unit = at.lane % 8;
-    const uint4 value = *reinterpret_cast<const uint4*>(m.y + tile_offset(r, unit));
+    const uint4 value = *reinterpret_cast<const uint4*>(staged + tile_offset(r, unit));
     if (r < rows && unit * 8 < job.width)
       *reinterpret_cast<uint4*>(to + r * p.y.t + unit * 8) = value;
   }
@@ -390,22 +415,20 @@ __device__ void store_y(
 }
 
 // y_t = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s. Registers: P = q k^T and y, and for the crossing sums
-// x and E = x v^T.
+// x and E = x v^T. One group has the even chunks, one the odd: while one waits for its products, the other computes.
 template <int kRows, bool kDecay, bool kReverse, Role kRole>
 __device__ void compute_y(
-    const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m
+    const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m, int group
 ) {
   constexpr bool kCross = kRole != Role::plain;
   const Place at;
   const int64_t crossing = (int64_t(job.block) * p.B * p.H + job.bh) * p.T;
-  __syncthreads();
-
-  for (int i = 0; i < job.chunks; ++i) {
-    const int c = chunk_at<kReverse>(job, i), rows = tokens_in(p, c);
+  for (int i = group; i < job.chunks; i += 2) {
+    const int c = chunk_at<kReverse>(job, i), rows = tokens_in(p, c), slot = i % m.kStages;
     const int64_t t = int64_t(c) * 64;
     const Stage<kRows, kRole>& s = m.at(i);
     const uint32_t qs = shared_address(s.q), ks = shared_address(s.k), vs = shared_address(s.v);
-    m.wait(i);
+    m.wait_full(i);
 
     uint32_t x[4][4];  // a warp's rows, as A operands
     if constexpr (kCross) {
@@ -427,6 +450,8 @@ __device__ void compute_y(
       for (int j = 0; j < 4; ++j) product<false>(E, x[j], operand(vs + j * 32), j > 0);  // x v^T
     }
     product_commit();
+    m.wait_copied(i);
+    product_fence();
 #pragma unroll
     for (int j = 0; j < kRows / 16; ++j) {  // Y = q S
       const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
@@ -435,14 +460,11 @@ __device__ void compute_y(
     }
     product_commit();
 
-    float M[32];  // beside the products
-    decay_mask<kDecay, kReverse>(M, m.G[i & 1], at);
-    const float R0 = kDecay ? m.read[i & 1][at.row] : 1.f;
-    const float R1 = kDecay ? m.read[i & 1][at.row + 8] : 1.f;
+    const float R0 = kDecay ? m.read[slot][at.row] : 1.f;
+    const float R1 = kDecay ? m.read[slot][at.row + 8] : 1.f;
     product_wait<1>();
     settle(P);
-#pragma unroll
-    for (int e = 0; e < 32; ++e) P[e] *= M[e];
+    decay_mask<kDecay, kReverse>(P, m.G[slot], at);
     if constexpr (kRole == Role::dq) {
       settle(E);
       sum_inner(P, E, m, i, at);
@@ -453,6 +475,7 @@ __device__ void compute_y(
 
     product_wait<0>();
     settle(Y);
+    m.arrive(m.taken[i & 1]);
     if constexpr (kDecay) {
 #pragma unroll
       for (int e = 0; e < 32; ++e) Y[e] *= e / 2 % 2 ? R1 : R0;  // e^{G_t} q_t S
@@ -477,22 +500,22 @@ __device__ void compute_y(
     }
     product_wait<0>();
     settle(Y);
-    store_y(Y, p, job, c, m, at);
-    fence_async_proxy();
-    __syncthreads();
+    m.arrive(m.free[slot]);
+    store_y(Y, p, job, c, m.y[group], at);
+    if constexpr (kRole == Role::dq) group_sync(group);
     if (kRole == Role::dq && at.thread < rows) {
-      const auto& columns = m.inner_columns[i & 1];
+      const auto& columns = m.inner_columns[i & 3];
       const float later = (columns[0][at.thread] + columns[1][at.thread]) +
                           (columns[2][at.thread] + columns[3][at.thread]);
       out.inner[crossing + t + at.thread] =
-          (later - m.inner_rows[i & 1][at.thread]) * float(p.scale);
+          (later - m.inner_rows[i & 3][at.thread]) * float(p.scale);
     }
   }
 }
 
 // A block owns 64 columns of the state of one (b, h), and walks over the chunks: one warpgroup carries the
-// state, the other computes y from the copy made a chunk before, and a third feeds both. Shared memory:
-// kStages stages of q, k, v, and the bf16 copies of the state. They meet once per chunk.
+// state, two compute y from the copies of it, and a fourth feeds them. Shared memory: kStages stages of q, k, v, and
+// the bf16 copies of the state. Each waits for no more than it needs.
 template <int kRows, bool kDecay, bool kReverse, Role kRole>
 __device__ void sweep(
     const Sweep& p, const Maps& maps, const Crossing& out, unsigned char* raw, unsigned index
@@ -508,14 +531,19 @@ __device__ void sweep(
       64 * block,
       min(64, p.N - 64 * block),
       int((p.T + 63) / 64)};
-  if (threadIdx.x < kGroup) {
-    take_registers<232>();
-    compute_y<kRows, kDecay, kReverse, kRole>(p, out, job, m);
-  } else if (threadIdx.x < 2 * kGroup) {
-    take_registers<232>();
+  if (threadIdx.x == 0) {
+    m.init(kDecay);
+    fence_async_proxy();
+  }
+  __syncthreads();
+  const int group = threadIdx.x / kGroup;
+  if (group < 2) {
+    take_registers<176>();
+    compute_y<kRows, kDecay, kReverse, kRole>(p, out, job, m, group);
+  } else if (group == 2) {
     carry_state<kRows, kDecay, kReverse, kRole>(p, out, job, m);
   } else {
-    give_registers<40>();
+    give_registers<32>();
     feed<kRows, kDecay, kReverse, kRole>(p, maps, job, m);
   }
 }

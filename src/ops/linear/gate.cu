@@ -10,7 +10,7 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kWarps = 8, kAtOnce = 32;  // chunks
+constexpr int kAtOnce = 32, kProducts = 256;  // chunks, a warp each; threads of an inner product
 
 __device__ float warp_sum(float x) {
 #pragma unroll
@@ -18,27 +18,37 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-// Block (n, j): the inner product of the two states that head n kept at anchor j.
-__global__ void anchor_kernel(const ChunkedGate p) {
-  __shared__ float sums[4];
+// Block (n, j): the inner product of the two states that head n kept at anchor j. 16 KB of each in flight.
+__global__ void __launch_bounds__(kProducts) anchor_kernel(const ChunkedGate p) {
+  __shared__ float sums[kProducts / 32];
   const int64_t at = int64_t(blockIdx.x) * p.anchors + blockIdx.y;
-  const int64_t size = int64_t(p.blocks) * p.rows * 64;
-  const float *a = p.rho.state + at * size, *b = p.kappa.state + at * size;
+  const int size = p.blocks * p.rows * 64 / 4;  // a multiple of 4 kProducts
+  const float4* a = reinterpret_cast<const float4*>(p.rho.state) + at * size + threadIdx.x;
+  const float4* b = reinterpret_cast<const float4*>(p.kappa.state) + at * size + threadIdx.x;
   float sum = 0.f;
-  for (int64_t i = threadIdx.x; i < size; i += blockDim.x) sum += a[i] * b[i];
+  for (int i = 0; i < size; i += 4 * kProducts) {
+    float4 x[4], y[4];
+#pragma unroll
+    for (int n = 0; n < 4; ++n) x[n] = a[i + n * kProducts], y[n] = b[i + n * kProducts];
+#pragma unroll
+    for (int n = 0; n < 4; ++n)
+      sum += (x[n].x * y[n].x + x[n].y * y[n].y) + (x[n].z * y[n].z + x[n].w * y[n].w);
+  }
   sum = warp_sum(sum);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   __syncthreads();
-  if (threadIdx.x == 0) p.product[at] = p.scale * (sums[0] + sums[1] + sums[2] + sums[3]);
+  if (threadIdx.x >= 32) return;
+  sum = warp_sum(threadIdx.x < kProducts / 32 ? sums[threadIdx.x] : 0.f);
+  if (threadIdx.x == 0) p.product[at] = p.scale * sum;
 }
 
 struct Pair {
   float a, b;  // of tokens 2 l and 2 l + 1 of a chunk
 };
 
-// A block owns one head of g and walks back over 32 chunks at a time: each warp sums four of them, warp 0
-// carries X through all, each warp writes its four. A lane has two tokens of a chunk.
-__global__ void __launch_bounds__(kWarps * 32) gate_kernel(const ChunkedGate p) {
+// A block owns one head of g and walks back over 32 chunks at a time: each warp sums one of them, warp 0
+// carries X through all, each warp writes its own. A lane has two tokens of a chunk.
+__global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p) {
   __shared__ float rho_sum[kAtOnce], kappa_sum[kAtOnce], factor[kAtOnce], pi[kAtOnce];
   const int64_t groups = p.H / p.group, b = blockIdx.x / groups, group = blockIdx.x % groups;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -49,27 +59,30 @@ __global__ void __launch_bounds__(kWarps * 32) gate_kernel(const ChunkedGate p) 
     const int64_t bh = b * p.H + group * p.group + n;
     const auto load = [&](const float* from, int64_t t) {
       Pair x{0.f, 0.f};
-      for (int j = 0; j < p.blocks; ++j) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {  // unrolled: all loads are on their way at once
         const float* row = from + (int64_t(j) * p.B * p.H + bh) * p.T;
-        if (t < p.T) x.a += row[t];
-        if (t + 1 < p.T) x.b += row[t + 1];
+        const bool there = j < p.blocks && t >= 0;
+        if (there && t < p.T) x.a += row[t];
+        if (there && t + 1 < p.T) x.b += row[t + 1];
       }
       return x;
     };
     float X = 0.f;
     for (int64_t top = chunks - 1; top >= 0; top -= kAtOnce) {  // chunks top, top - 1, ..
-      for (int i = warp; i < kAtOnce && top - i >= 0; i += kWarps) {
-        const int64_t t = (top - i) * kChunk + 2 * lane;
-        const Pair rho = load(p.rho.flow, t), kappa = load(p.kappa.flow, t);
-        const float decay =
-            (t < p.T ? g[t * p.g.t] : 0.f) + (t + 1 < p.T ? g[(t + 1) * p.g.t] : 0.f);
-        const float r = warp_sum(rho.a + rho.b), k = warp_sum(kappa.a + kappa.b);
-        const float G = warp_sum(decay);
-        if (lane == 0) {
-          rho_sum[i] = r;
-          kappa_sum[i] = k;
-          factor[i] = __expf(G);  // e^{G_C}
-        }
+      const int64_t t = (top - warp) * kChunk + 2 * lane;
+      const bool there = top - warp >= 0;
+      const Pair rho = load(p.rho.flow, t), kappa = load(p.kappa.flow, t);
+      const Pair inner = load(p.rho.inner, t);
+      float decay = 0.f;
+      if (there && t < p.T) decay += g[t * p.g.t];
+      if (there && t + 1 < p.T) decay += g[(t + 1) * p.g.t];
+      const float r = warp_sum(rho.a + rho.b), k = warp_sum(kappa.a + kappa.b);
+      decay = warp_sum(decay);
+      if (lane == 0) {
+        rho_sum[warp] = r;
+        kappa_sum[warp] = k;
+        factor[warp] = __expf(decay);  // e^{G_C}
       }
       __syncthreads();
       if (warp == 0) {  // X' = through (X - sum kappa) + sum rho, composed over the lanes
@@ -100,27 +113,22 @@ __global__ void __launch_bounds__(kWarps * 32) gate_kernel(const ChunkedGate p) 
         X = __shfl_sync(~0u, after, 31);
       }
       __syncthreads();
-      for (int i = warp; i < kAtOnce && top - i >= 0; i += kWarps) {
-        const int64_t t = (top - i) * kChunk + 2 * lane;
-        const Pair rho = load(p.rho.flow, t), kappa = load(p.kappa.flow, t);
-        const Pair inner = load(p.rho.inner, t);
-        float later = rho.a + rho.b, earlier = kappa.a + inner.a + kappa.b + inner.b;
+      float later = rho.a + rho.b, earlier = kappa.a + inner.a + kappa.b + inner.b;
 #pragma unroll
-        for (int d = 1; d < 32; d *= 2) {
-          const float down = __shfl_down_sync(~0u, later, d), up = __shfl_up_sync(~0u, earlier, d);
-          if (lane + d < 32) later += down;
-          if (lane >= d) earlier += up;
-        }
-        later = __shfl_down_sync(~0u, later, 1);  // of the lanes after this one
-        earlier = __shfl_up_sync(~0u, earlier, 1);
-        if (lane == 31) later = 0.f;
-        if (lane == 0) earlier = 0.f;
-        const float first = later + rho.b + rho.a + earlier + pi[i];
-        const float second = later + rho.b + earlier + kappa.a + inner.a + pi[i];
-        float* to = p.dg + (b * p.T + t) * groups + group;
-        if (t < p.T) to[0] = (n > 0 ? to[0] : 0.f) + first;
-        if (t + 1 < p.T) to[groups] = (n > 0 ? to[groups] : 0.f) + second;
+      for (int d = 1; d < 32; d *= 2) {
+        const float down = __shfl_down_sync(~0u, later, d), up = __shfl_up_sync(~0u, earlier, d);
+        if (lane + d < 32) later += down;
+        if (lane >= d) earlier += up;
       }
+      later = __shfl_down_sync(~0u, later, 1);  // of the lanes after this one
+      earlier = __shfl_up_sync(~0u, earlier, 1);
+      if (lane == 31) later = 0.f;
+      if (lane == 0) earlier = 0.f;
+      const float first = later + rho.b + rho.a + earlier + pi[warp];
+      const float second = later + rho.b + earlier + kappa.a + inner.a + pi[warp];
+      float* to = p.dg + (b * p.T + t) * groups + group;
+      if (there && t < p.T) to[0] = (n > 0 ? to[0] : 0.f) + first;
+      if (there && t + 1 < p.T) to[groups] = (n > 0 ? to[groups] : 0.f) + second;
       __syncthreads();
     }
   }
@@ -129,8 +137,8 @@ __global__ void __launch_bounds__(kWarps * 32) gate_kernel(const ChunkedGate p) 
 }  // namespace
 
 cudaError_t chunked_gate(const ChunkedGate& p, cudaStream_t stream) {
-  anchor_kernel<<<dim3(unsigned(p.B * p.H), unsigned(p.anchors)), 128, 0, stream>>>(p);
-  gate_kernel<<<unsigned(p.B * p.H / p.group), kWarps * 32, 0, stream>>>(p);
+  anchor_kernel<<<dim3(unsigned(p.B * p.H), unsigned(p.anchors)), kProducts, 0, stream>>>(p);
+  gate_kernel<<<unsigned(p.B * p.H / p.group), kAtOnce * 32, 0, stream>>>(p);
   return cudaGetLastError();
 }
 

@@ -101,7 +101,7 @@ cudaError_t chunked_backward(const Gradient&, cudaStream_t);
 // dg (B,T,groups) from the crossings of dq and dk; the group's query heads are summed.
 struct ChunkedGate {
   int64_t B = 0, T = 0, H = 0;
-  int group = 1, blocks = 0, rows = 0;  // blocks of 64 columns; padded rows of the state
+  int group = 1, blocks = 0, rows = 0;  // one or two blocks of 64 columns; padded rows of the state
   float scale = 1;
   bool carried = false;  // a state came in
   Crossing rho, kappa;

@@ -91,16 +91,17 @@ template <int kWidth>
 __device__ void load_tokens(
     uint32_t to, const Rows& x, const Chunk& c, const Heads& h, int width, const Place& me
 ) {
-  const __nv_bfloat16* from = at<__nv_bfloat16>(x, c, h);
-#pragma unroll 4
-  for (int e = me.thread; e < 64 * kWidth / 8; e += kThreads) {
-    const int row = e / (kWidth / 8), unit = e % (kWidth / 8);
-    const bool valid = row < c.rows && unit * 8 < width;
-    copy_async(
-        to + (unit / 8) * kTileBytes + tile_offset(row, unit % 8),
-        valid ? from + row * x.t + unit * 8 : from,
-        valid
-    );
+  constexpr int kUnits = kWidth / 8,
+                kApart = kThreads / kUnits;  // rows at once: a multiple of 8, so
+  const int row = me.thread / kUnits, unit = me.thread % kUnits;  // that all are swizzled alike
+  const bool inside = unit * 8 < width;
+  const __nv_bfloat16 *first = at<__nv_bfloat16>(x, c, h), *from = first + row * x.t + unit * 8;
+  to += (unit / 8) * kTileBytes + tile_offset(row, unit % 8);
+#pragma unroll
+  for (int n = 0; n < 64 / kApart; ++n) {
+    const bool valid = inside && row + kApart * n < c.rows;
+    copy_async(to + n * kApart * 128, valid ? from : first, valid);
+    from += kApart * x.t;
   }
 }
 
@@ -112,31 +113,31 @@ __device__ inline uint32_t state_offset(int key, int unit) {
 
 template <int kWidth>
 __device__ void load_state(uint32_t to, const void* from, int keys, const Place& me) {
-#pragma unroll 4
-  for (int e = me.thread; e < keys * kWidth / 8; e += kThreads) {
-    const int key = e / (kWidth / 8), unit = e % (kWidth / 8);
-    copy_async(
-        to + (unit / 8) * keys * 128 + state_offset(key, unit % 8),
-        static_cast<const unsigned char*>(from) + int64_t(e) * 16,
-        true
-    );
+  constexpr int kUnits = kWidth / 8, kApart = kThreads / kUnits;
+  const int key = me.thread / kUnits, unit = me.thread % kUnits;
+  const unsigned char* source = static_cast<const unsigned char*>(from) + me.thread * 16;
+  to += (unit / 8) * keys * 128;
+  for (int first = 0; first < keys; first += kSlice) {
+#pragma unroll
+    for (int n = 0; n < kSlice / kApart; ++n) {
+      copy_async(to + first * 128 + state_offset(key + kApart * n, unit % 8), source, true);
+      source += kThreads * 16;
+    }
   }
 }
 
-// Calls q, k and g of the chunk into the L2 cache, where load_slice will look for them.
+// Calls q, k and g of the chunk into the L2 cache, where SliceRows will look for them.
 __device__ inline void prefetch_slices(
     const PerKey& p, const Chunk& c, const Heads& h, const Place& me
 ) {
-  const int row = me.thread / 2, size = p.narrow_g ? 2 : 4;
-  if (row >= c.rows) return;
+  const int row = me.thread / 2, key = 64 * (me.thread % 2), size = p.narrow_g ? 2 : 4;
+  if (row >= c.rows || key >= p.K) return;
   const char* g = static_cast<const char*>(p.g.data) +
                   (c.b * p.g.b + (c.first + row) * p.g.t + h.of(p.g) * p.g.h) * size;
-  for (int key = 64 * (me.thread % 2); key < p.K; key += 128) {  // 128 bytes of q and k
-    prefetch(at<__nv_bfloat16>(p.q, c, h) + row * p.q.t + key);
-    prefetch(at<__nv_bfloat16>(p.k, c, h) + row * p.k.t + key);
-    prefetch(g + key * size);
-    if (!p.narrow_g && key + 32 < p.K) prefetch(g + (key + 32) * size);
-  }
+  prefetch(at<__nv_bfloat16>(p.q, c, h) + row * p.q.t + key);  // 128 bytes of q and k
+  prefetch(at<__nv_bfloat16>(p.k, c, h) + row * p.k.t + key);
+  prefetch(g + key * size);
+  if (!p.narrow_g && key + 32 < p.K) prefetch(g + (key + 32) * size);
 }
 
 // q, k and g of a slice, as loaded.
@@ -144,26 +145,32 @@ struct Raw {
   uint4 q[2], k[2], g[2][2];  // tokens r and r + 8
 };
 
-__device__ inline void load_slice(
-    Raw& x, const PerKey& p, const Chunk& c, const Heads& h, int slice, const Place& me
-) {
-  const int key = kSlice * slice + 8 * me.i;
+// A thread's first row of them, from its first key on.
+struct SliceRows {
+  const __nv_bfloat16 *q, *k;
+  const unsigned char* g;
+
+  __device__ SliceRows(const PerKey& p, const Chunk& c, const Heads& h, const Place& me) {
+    const int64_t row = 16 * me.warp + me.r, key = 8 * me.i, g_at = row * p.g.t + key;
+    q = at<__nv_bfloat16>(p.q, c, h) + row * p.q.t + key;
+    k = at<__nv_bfloat16>(p.k, c, h) + row * p.k.t + key;
+    g = p.narrow_g ? reinterpret_cast<const unsigned char*>(at<__nv_bfloat16>(p.g, c, h) + g_at)
+                   : reinterpret_cast<const unsigned char*>(at<float>(p.g, c, h) + g_at);
+  }
+  __device__ void load(Raw& x, const PerKey& p, int rows, int slice, const Place& me) const {
+    const int first = kSlice * slice, size = p.narrow_g ? 2 : 4;
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
-    const int64_t row = 16 * me.warp + me.r + 8 * n;
-    x.q[n] = x.k[n] = x.g[n][0] = x.g[n][1] = uint4{0, 0, 0, 0};
-    if (row >= c.rows || key >= p.K) continue;
-    x.q[n] = *reinterpret_cast<const uint4*>(at<__nv_bfloat16>(p.q, c, h) + row * p.q.t + key);
-    x.k[n] = *reinterpret_cast<const uint4*>(at<__nv_bfloat16>(p.k, c, h) + row * p.k.t + key);
-    if (p.narrow_g) {
-      x.g[n][0] = *reinterpret_cast<const uint4*>(at<__nv_bfloat16>(p.g, c, h) + row * p.g.t + key);
-    } else {
-      const uint4* g = reinterpret_cast<const uint4*>(at<float>(p.g, c, h) + row * p.g.t + key);
-      x.g[n][0] = g[0];
-      x.g[n][1] = g[1];
+    for (int n = 0; n < 2; ++n) {
+      x.q[n] = x.k[n] = x.g[n][0] = x.g[n][1] = uint4{0, 0, 0, 0};
+      if (16 * me.warp + me.r + 8 * n >= rows || first + 8 * me.i >= p.K) continue;
+      x.q[n] = *reinterpret_cast<const uint4*>(q + 8 * n * p.q.t + first);
+      x.k[n] = *reinterpret_cast<const uint4*>(k + 8 * n * p.k.t + first);
+      const uint4* from = reinterpret_cast<const uint4*>(g + (8 * n * p.g.t + first) * size);
+      x.g[n][0] = from[0];
+      if (!p.narrow_g) x.g[n][1] = from[1];
     }
   }
-}
+};
 
 __device__ inline uint32_t word(uint4 x, int j) {
   return j == 0 ? x.x : j == 1 ? x.y : j == 2 ? x.z : x.w;
@@ -222,6 +229,12 @@ __device__ inline Pattern level_pattern(int half, bool flow, const Place& me) {
   return {{row(half == 8 ? false : me.r & half), 0u, 0u, row(half == 8 ? true : me.r & half)}};
 }
 
+__device__ inline float log2_decay(const Raw& x, int h, int key, bool narrow) {
+  return log2_decay(
+      narrow ? element(x.g[h][0], key) : __uint_as_float(word(x.g[h][key / 4], key % 4))
+  );
+}
+
 // Log-decays of a slice: as B operands, each the sum of two bf16; and summed since the first token of the stripe.
 struct Decays {
   uint32_t high[2][4], low[2][4];
@@ -230,14 +243,7 @@ struct Decays {
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
       const int h = e / 4, j = e % 4;
-      float g[2];
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const int k = 2 * j + n;
-        g[n] = log2_decay(
-            narrow ? element(x.g[h][0], k) : __uint_as_float(word(x.g[h][k / 4], k % 4))
-        );
-      }
+      const float g[2] = {log2_decay(x, h, 2 * j, narrow), log2_decay(x, h, 2 * j + 1, narrow)};
       const uint32_t both = pack(g[0], g[1]);
       high[h][j] = transposed(both);
       low[h][j] = transposed(pack(g[0] - low_half(both), g[1] - high_half(both)));
@@ -263,6 +269,10 @@ __device__ inline void stripe_total(float (&total)[8], const Values& since, cons
 struct Fragment {
   uint32_t x[2][4];
 
+  Fragment() = default;
+  __device__ explicit Fragment(const uint4 (&rows)[2])
+      : x{{rows[0].x, rows[0].y, rows[0].z, rows[0].w},
+          {rows[1].x, rows[1].y, rows[1].z, rows[1].w}} {}
   __device__ void set(int h, uint4 from, const Values& factor) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -283,13 +293,36 @@ struct Fragment {
       for (int j = 0; j < 4; ++j) x[h][j] = word(v, j);
     }
   }
+  // The same in the order of A operands, which then need no moves.
+  __device__ void store_operands(uint4* to, int lane) const {
+#pragma unroll
+    for (int s = 0; s < 2; ++s)
+      to[32 * s + lane] = {x[0][2 * s], x[1][2 * s], x[0][2 * s + 1], x[1][2 * s + 1]};
+  }
 };
 
-// A level inside the stripe: factors, and rows times them.
+// Whether tokens that differ in these bits meet at this level.
+__device__ inline bool meet(int apart, int half) { return (apart & -half) == half; }
+
+// A level inside the stripe: factors, and rows times them. At level 1, a late row decays by itself, an early one not.
 __device__ inline void inner_level(
-    Values& factor, Fragment& m, int half, const Decays& d, const Raw& x, const Place& me
+    Values& factor,
+    Fragment& m,
+    int half,
+    const Decays& d,
+    const Raw& x,
+    bool narrow,
+    const Place& me
 ) {
-  d.sum(factor, level_pattern(half, false, me));
+  if (half == 1) {
+#pragma unroll
+    for (int e = 0; e < 16; ++e) {
+      const float g = log2_decay(x, e / 2 % 2, e / 4 * 2 + e % 2, narrow);
+      factor[e / 4][e % 4] = me.r & 1 ? g : 0.f;
+    }
+  } else {
+    d.sum(factor, level_pattern(half, false, me));
+  }
 #pragma unroll
   for (int e = 0; e < 16; ++e) factor[e / 4][e % 4] = exp2_fast(factor[e / 4][e % 4]);
 #pragma unroll
@@ -314,37 +347,30 @@ template <bool kTransposed>
 struct InnerScores {
   float eight[4] = {};  // level 8: rows 8 .. and columns .. 7, or the reverse
   float near[4] = {};   // the two blocks of 8 x 8 on the diagonal, one above the other
-  float same[2] = {};   // t = s
 
   __device__ void add_eight(const Fragment& m) { multiply_rows(eight, m, m, kTransposed ? 1 : 0); }
-  // Two products of 8 rows in one: the first 8 rows use the first half of k, the others the second.
   __device__ void add(int half, const Fragment& m, const Place& me) {
-    float d[4] = {};
-#pragma unroll
-    for (int j = 0; j < 4; ++j) multiply(d, m.x[0][j], 0u, 0u, m.x[1][j], m.x[0][j], m.x[1][j]);
+    float d[2][4] = {};
+    multiply_rows(d[0], m, m, 0);
+    multiply_rows(d[1], m, m, 1);
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int column = 2 * me.i + e % 2;
       const bool there = kTransposed ? column > me.r : column < me.r;
-      near[e] += there && (me.r ^ column) / half == 1 ? d[e] : 0.f;
+      near[e] += there && meet(me.r ^ column, half) ? d[e / 2][e] : 0.f;
     }
   }
-  __device__ void add_same(const Raw& x) {
+  __device__ void add_same(const Raw& x, const Place& me) {
+    const Fragment q(x.q), k(x.k);
+    float d[2][4] = {};
+    multiply_rows(d[0], q, k, 0);
+    multiply_rows(d[1], q, k, 1);
 #pragma unroll
-    for (int e = 0; e < 16; ++e)
-      same[e / 8] += element(x.q[e / 8], e % 8) * element(x.k[e / 8], e % 8);
+    for (int e = 0; e < 4; ++e) near[e] += 2 * me.i + e % 2 == me.r ? d[e / 2][e] : 0.f;
   }
-  __device__ void operand(uint32_t (&a)[4], const Place& me) const {
-    float all[4];
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      float sum = same[e / 2];
-      sum += __shfl_xor_sync(~0u, sum, 1);
-      sum += __shfl_xor_sync(~0u, sum, 2);
-      all[e] = 2 * me.i + e % 2 == me.r ? sum : near[e];
-    }
-    a[0] = pack(all[0], all[1]);
-    a[3] = pack(all[2], all[3]);
+  __device__ void operand(uint32_t (&a)[4]) const {
+    a[0] = pack(near[0], near[1]);
+    a[3] = pack(near[2], near[3]);
     a[1] = kTransposed ? 0u : pack(eight[2], eight[3]);
     a[2] = kTransposed ? pack(eight[0], eight[1]) : 0u;
   }
@@ -426,24 +452,23 @@ __device__ void outer_level(
       .weigh(m, either(late, x.q[0], x.k[0]), either(late, x.q[1], x.k[1]), since);
 }
 
-// Y += rows of the slices (fragments, `stride` apart) times a state, 64 columns: 16 x 64.
+// Y += rows of the slices (operands, `stride` apart) times a state, 64 columns: 16 x 64.
 __device__ inline void multiply_state(
     float (&y)[8][4], const uint4* rows, int stride, uint32_t tile, int slices, const Place& me
 ) {
   const int half = me.lane / 8 % 2, row = me.lane % 8;
   for (int s = 0; s < slices; ++s) {
-    Fragment a;
-    a.load(rows + stride * s, me.lane);
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
+      const uint4 own = rows[stride * s + 32 * step + me.lane];
+      const uint32_t a[4] = {own.x, own.y, own.z, own.w};
       const int key = kSlice * s + 8 * (row / 2) + 4 * step + 2 * half + row % 2;
 #pragma unroll
       for (int n = 0; n < 8; n += 2) {
         uint32_t b[4];
         load_matrices_transposed(b, tile + state_offset(key, n + me.lane / 16));
-        const int j = 2 * step;
-        multiply(y[n], a.x[0][j], a.x[1][j], a.x[0][j + 1], a.x[1][j + 1], b[0], b[1]);
-        multiply(y[n + 1], a.x[0][j], a.x[1][j], a.x[0][j + 1], a.x[1][j + 1], b[2], b[3]);
+        multiply(y[n], a, b[0], b[1]);
+        multiply(y[n + 1], a, b[2], b[3]);
       }
     }
   }

@@ -77,7 +77,7 @@ struct Symmetric {
   __device__ uint2 part(int half, const Place& me) const {
     const int apart = me.r ^ (2 * me.i);  // of the first of two columns; the other differs in bit 0
     const uint32_t mask =
-        (apart / half == 1 ? 0xffffu : 0u) | ((apart ^ 1) / half == 1 ? 0xffff0000u : 0u);
+        (meet(apart, half) ? 0xffffu : 0u) | (meet(apart ^ 1, half) ? 0xffff0000u : 0u);
     return {own[0] & mask, own[3] & mask};
   }
 };
@@ -277,24 +277,24 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
   for (int s = 0; s < slices; ++s) {
     const Place me(anew(int(threadIdx.x)));
     Raw x;
-    load_slice(x, p, c, h, s, me);
+    SliceRows(p, c, h, me).load(x, p, c.rows, s, me);
     SliceSums& own = sums[s & 1];
     Gradients grad;
     Values factor;
     float total[8];
     const Decays d(x, p.narrow_g);
     Fragment m;
-    inner.add_same(x);
+    inner.add_same(x, me);
 #pragma unroll 1
     for (int half = 1; half < 8; half *= 2) {  // inside eight tokens
-      inner_level(factor, m, half, d, x, me);
+      inner_level(factor, m, half, d, x, p.narrow_g, me);
       inner.add(half, m, me);
       const uint2 a = W.part(half, me);
       Values y = {};
       multiply_level(y, a.x, 0u, 0u, a.y, m);
       grad.add_level(y, factor, x, half, me);
     }
-    inner_level(factor, m, 8, d, x, me);
+    inner_level(factor, m, 8, d, x, p.narrow_g, me);
     inner.add_eight(m);
     Values y = {}, since;
     multiply_level(y, 0u, W.own[1], W.own[2], 0u, m);
@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
     }
     Factors(to_end(me), own.totals[0], me).weigh(m, x.k[0], x.k[1], since);
     // S of this slice has been read; it has 4096 bytes in its first tile
-    m.store(reinterpret_cast<uint4*>(S) + 256 * s + 64 * me.warp, me.lane);
+    m.store_operands(reinterpret_cast<uint4*>(S) + 256 * s + 64 * me.warp, me.lane);
 #pragma unroll
     for (int e = 0; e < 16; ++e) {
       const int h = e / 2 % 2, n = e / 4 * 2 + e % 2;
@@ -391,7 +391,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
   }
 
   uint32_t a[4][4];  // A^T, over the tokens of stripes warp .. 3
-  inner.operand(a[0], me);
+  inner.operand(a[0]);
   to_operand(a[1], to16);
   to_operand(a[2], to32[0]);
   to_operand(a[3], to32[1]);

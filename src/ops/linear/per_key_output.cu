@@ -43,17 +43,17 @@ __global__ void __launch_bounds__(kThreads, 3) output_kernel(const __grid_consta
   float from16[2][4] = {}, from32[2][2][4] = {};  // columns of the early stripes
   for (int s = 0; s < slices; ++s) {
     Raw x;
-    load_slice(x, p, c, h, s, me);
+    SliceRows(p, c, h, me).load(x, p, c.rows, s, me);
     const Decays d(x, p.narrow_g);
     Values factor;
     Fragment m;
-    inner.add_same(x);
-#pragma unroll 1
+    inner.add_same(x, me);
+#pragma unroll
     for (int half = 1; half < 8; half *= 2) {
-      inner_level(factor, m, half, d, x, me);
+      inner_level(factor, m, half, d, x, p.narrow_g, me);
       inner.add(half, m, me);
     }
-    inner_level(factor, m, 8, d, x, me);
+    inner_level(factor, m, 8, d, x, p.narrow_g, me);
     inner.add_eight(m);
     Values since;
     d.sum(since, up_to(me));
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 3) output_kernel(const __grid_consta
     if (!late_stripe<16>(me)) late16.store(early + 64 * (me.warp / 2), me.lane);
     if (!late_stripe<32>(me)) late32.store(early + 128 + 64 * me.warp, me.lane);
     Factors(to_start(me), totals, me).weigh(m, x.q[0], x.q[1], since);
-    m.store(stash + 64 * s, me.lane);
+    m.store_operands(stash + 64 * s, me.lane);
     __syncthreads();
     if (late_stripe<16>(me)) {
       m.load(early + 64 * (me.warp / 2), me.lane);
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, 3) output_kernel(const __grid_consta
   to_operand(a[1], from32[1]);
   if (me.warp == 1) to_operand(a[0], from16);
   to_operand(a[2], from16);
-  inner.operand(a[3], me);
+  inner.operand(a[3]);
   copy_wait<0>();
   __syncthreads();
   float y[kWidth / 64][8][4] = {};
