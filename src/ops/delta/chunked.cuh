@@ -31,46 +31,54 @@ namespace {
 using Product =
     float[8][4];  // 16 x 64: element e of [n] is row r + 8 (e / 2), column 8 n + 2 i + e % 2
 
-__device__ inline uint32_t unit_address(uint32_t tiles, int row, int unit) {
-  return tiles + (unit / 8) * kTileBytes + tile_offset(row, unit % 8);
+// Where a lane reads four 8x8 matrices of a tile: at rows lane % 16, a unit further from lane 16 on; or eight rows
+// further from lane 16 on, a unit further every other eight lanes. All its rows have one swizzle, lane % 8: two units
+// further is an exclusive or with 32, sixteen rows further are 2048 bytes.
+struct Reader {
+  uint32_t rows, halves;
+  __device__ explicit Reader(const Place& me)
+      : rows(tile_offset(me.lane % 16, me.lane / 16)),
+        halves(tile_offset(8 * (me.lane / 16) + me.lane % 8, me.lane / 8 % 2)) {}
+};
+__device__ inline uint32_t step_address(uint32_t tiles, uint32_t offset, int step) {
+  return tiles + (step / 4) * kTileBytes + (offset ^ (step % 4 * 32));
 }
 
-// Operand a: 16 rows of tiles, columns 16 step ..; or 16 columns (two units) of them as rows, over rows 16 step ..
+// Operand a: 16 rows of tiles, columns 16 step ..; or 16 columns of them as rows, over rows 16 step ..
 __device__ inline void load_rows(
-    uint32_t (&a)[4], uint32_t tiles, int stripe, int step, const Place& me
+    uint32_t (&a)[4], uint32_t tiles, int stripe, int step, const Reader& at
 ) {
-  load_matrices(a, unit_address(tiles, 16 * stripe + me.lane % 16, 2 * step + me.lane / 16));
+  load_matrices(a, step_address(tiles, at.rows, step) + stripe * 2048);
 }
 __device__ inline void load_columns(
-    uint32_t (&a)[4], uint32_t tiles, int stripe, int step, const Place& me
+    uint32_t (&a)[4], uint32_t tiles, int stripe, int step, const Reader& at
 ) {
-  const int row = 16 * step + 8 * (me.lane / 16) + me.lane % 8;
-  load_matrices_transposed(a, unit_address(tiles, row, 2 * stripe + me.lane / 8 % 2));
+  load_matrices_transposed(a, step_address(tiles, at.halves, stripe) + step * 2048);
 }
 
 // d += a X^T: columns of d are rows of the tiles X, from 16 first on; a has columns 16 step .. of X.
 __device__ inline void add_rows(
-    Product& d, const uint32_t (&a)[4], uint32_t tiles, int step, int first, const Place& me
+    Product& d, const uint32_t (&a)[4], uint32_t tiles, int step, int first, const Reader& at
 ) {
+  const uint32_t from = step_address(tiles, at.halves, step);
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
     if (n < first) continue;
     uint32_t b[4];
-    const int row = 16 * n + 8 * (me.lane / 16) + me.lane % 8;
-    load_matrices(b, unit_address(tiles, row, 2 * step + me.lane / 8 % 2));
+    load_matrices(b, from + n * 2048);
     multiply(d[2 * n], a, b[0], b[1]);
     multiply(d[2 * n + 1], a, b[2], b[3]);
   }
 }
 // d += a X: columns of d are columns of the tile X up to 16 last + 15; a has rows 16 step .. of X.
 __device__ inline void add_columns(
-    Product& d, const uint32_t (&a)[4], uint32_t tile, int step, int last, const Place& me
+    Product& d, const uint32_t (&a)[4], uint32_t tile, int step, int last, const Reader& at
 ) {
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
     if (n > last) continue;
     uint32_t b[4];
-    load_matrices_transposed(b, tile + tile_offset(16 * step + me.lane % 16, 2 * n + me.lane / 16));
+    load_matrices_transposed(b, step_address(tile, at.rows, n) + step * 2048);
     multiply(d[2 * n], a, b[0], b[1]);
     multiply(d[2 * n + 1], a, b[2], b[3]);
   }
@@ -114,15 +122,24 @@ __device__ inline void store_tokens(
     int width,
     const Place& me
 ) {
-  __nv_bfloat16* rows = at<__nv_bfloat16>(to, c, h) + column;
+  __nv_bfloat16* row = at<__nv_bfloat16>(to, c, h) + me.r * to.t + column;
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
-    const int t = 8 * n + me.r;
     const uint32_t low = transposed(a[n / 2][2 * (n % 2)]);
     const uint32_t high = transposed(a[n / 2][2 * (n % 2) + 1]);
-    store_sixteen(rows + int64_t(t) * to.t, low, high, t < c.rows, width - column, me);
+    store_sixteen(row, low, high, 8 * n + me.r < c.rows, width - column, me);
+    row += 8 * to.t;
   }
 }
+
+// What a thread copies of rows of 8 kTiles units: one unit of every kRows-th row, all of one swizzle.
+template <int kTiles, int kBlock>
+struct Copier {
+  static constexpr int kUnits = 8 * kTiles, kRows = kBlock / kUnits;
+  static_assert(kRows % 8 == 0);
+  int row, unit;
+  __device__ explicit Copier(const Place& me) : row(me.thread / kUnits), unit(me.thread % kUnits) {}
+};
 
 // 64 tokens of one head, columns first .. first + 64 kTiles - 1, into tiles; zeros outside.
 template <int kTiles, int kBlock>
@@ -135,28 +152,25 @@ __device__ void load_chunk(
     int width,
     const Place& me
 ) {
-  const __nv_bfloat16* from = at<__nv_bfloat16>(x, c, h);
-#pragma unroll 4
-  for (int e = me.thread; e < 64 * 8 * kTiles; e += kBlock) {
-    const int row = e / (8 * kTiles), unit = e % (8 * kTiles);
-    const bool valid = row < c.rows && first + unit * 8 < width;
-    copy_async(
-        unit_address(to, row, unit), valid ? from + row * x.t + first + unit * 8 : from, valid
-    );
+  const Copier<kTiles, kBlock> own(me);
+  const int column = first + own.unit * 8, rows = column < width ? c.rows : 0;
+  const __nv_bfloat16* from = at<__nv_bfloat16>(x, c, h) + own.row * x.t + column;
+  to += own.unit / 8 * kTileBytes + tile_offset(own.row, own.unit % 8);
+#pragma unroll
+  for (int n = 0; n < 64 / own.kRows; ++n) {
+    copy_async(to + n * own.kRows * 128, from, own.row + n * own.kRows < rows);
+    from += own.kRows * x.t;
   }
 }
-// `rows` rows of 64 kTiles columns that lie one after the other; the tiles have `rows` rows.
-template <int kTiles, int kBlock>
-__device__ void load_matrix(uint32_t to, const void* from, int rows, const Place& me) {
-#pragma unroll 4
-  for (int e = me.thread; e < rows * 8 * kTiles; e += kBlock) {
-    const int row = e / (8 * kTiles), unit = e % (8 * kTiles);
-    copy_async(
-        to + (unit / 8) * rows * 128 + tile_offset(row, unit % 8),
-        static_cast<const unsigned char*>(from) + int64_t(e) * 16,
-        true
-    );
-  }
+// kHeight rows of 64 kTiles columns that lie one after the other, into tiles of kHeight rows.
+template <int kTiles, int kHeight, int kBlock>
+__device__ void load_matrix(uint32_t to, const void* from, const Place& me) {
+  const Copier<kTiles, kBlock> own(me);
+  const unsigned char* first = static_cast<const unsigned char*>(from) + me.thread * 16;
+  to += own.unit / 8 * (kHeight * 128) + tile_offset(own.row, own.unit % 8);
+#pragma unroll
+  for (int n = 0; n < kHeight / own.kRows; ++n)
+    copy_async(to + n * own.kRows * 128, first + n * kBlock * 16, true);
 }
 
 // Log2-decay and beta of tokens 2 l and 2 l + 1, for lane l; 0 where there is none.

@@ -24,7 +24,7 @@ struct DeltaTokens {
   const void *dout = nullptr, *dlast = nullptr;  // dlast null: 0
   void *dq = nullptr, *dk = nullptr;             // (blocks,B,T,H,K)
   void *dg = nullptr, *dbeta = nullptr;          // (blocks,B,T,H); dg null: not wanted
-  void *dv = nullptr, *dfirst = nullptr;         // dv in `type`; dfirst null: not wanted
+  void *dv = nullptr, *dfirst = nullptr;         // (B,T,H,V); dfirst null: not wanted
   void* starts = nullptr;  // (B,H,blocks,segments,rows,columns): the state that enters each segment
   void* inside = nullptr;  // (B,H,blocks,kDeltaSegment,rows,columns): before each token of one
 };

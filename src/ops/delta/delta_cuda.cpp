@@ -196,7 +196,7 @@ std::vector<at::Tensor> recurrent_backward(
       dy.o.defined() ? dy.o.detach().contiguous() : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
   const at::Tensor dlast = x.final_gradient(dy);
   const at::Tensor dq = at::empty({x.B, x.T, x.H, x.K}, x.wide_options()), dk = at::empty_like(dq);
-  const at::Tensor dv = at::empty_like(x.v), dbeta = at::empty_like(x.beta);
+  const at::Tensor dv = at::empty_like(x.v, x.wide_options()), dbeta = at::empty_like(x.beta);
   at::Tensor dg, dS0;
   if (x.g.defined()) dg = at::empty_like(x.g);
   if (x.S0.defined()) dS0 = at::empty_like(x.S0);

@@ -27,41 +27,47 @@ __device__ float quad_sum(float x) {
 
 // d += rows of x (64 kTiles columns) times rows of y.
 template <int kTiles>
-__device__ void multiply_rows(Product& d, uint32_t x, uint32_t y, int stripe, const Place& me) {
+__device__ void multiply_rows(
+    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
+) {
 #pragma unroll 2
   for (int j = 0; j < 4 * kTiles; ++j) {
     uint32_t a[4];
-    load_rows(a, x, stripe, j, me);
-    add_rows(d, a, y, j, 0, me);
+    load_rows(a, x, stripe, j, reader);
+    add_rows(d, a, y, j, 0, reader);
   }
 }
 // d += rows of x (kRows columns) times 64 columns of a state.
 template <int kRows>
 __device__ void multiply_state(
-    Product& d, uint32_t x, uint32_t state, int stripe, const Place& me
+    Product& d, uint32_t x, uint32_t state, int stripe, const Reader& reader
 ) {
 #pragma unroll 2
   for (int j = 0; j < kRows / 16; ++j) {
     uint32_t a[4];
-    load_rows(a, x, stripe, j, me);
-    add_columns(d, a, state, j, 3, me);
+    load_rows(a, x, stripe, j, reader);
+    add_columns(d, a, state, j, 3, reader);
   }
 }
 // d += rows of a lower triangle times y, or of its transpose.
-__device__ void multiply_lower(Product& d, uint32_t x, uint32_t y, int stripe, const Place& me) {
+__device__ void multiply_lower(
+    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
+) {
 #pragma unroll 1
   for (int j = 0; j <= stripe; ++j) {
     uint32_t a[4];
-    load_rows(a, x, stripe, j, me);
-    add_columns(d, a, y, j, 3, me);
+    load_rows(a, x, stripe, j, reader);
+    add_columns(d, a, y, j, 3, reader);
   }
 }
-__device__ void multiply_upper(Product& d, uint32_t x, uint32_t y, int stripe, const Place& me) {
+__device__ void multiply_upper(
+    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
+) {
 #pragma unroll 1
   for (int j = stripe; j < 4; ++j) {
     uint32_t a[4];
-    load_columns(a, x, stripe, j, me);
-    add_columns(d, a, y, j, 3, me);
+    load_columns(a, x, stripe, j, reader);
+    add_columns(d, a, y, j, 3, reader);
   }
 }
 
@@ -122,8 +128,8 @@ __device__ void store_rows_to(
   }
 }
 
-// W = M * W b, the gradient of the scores, into its tile; sums of F = M * X W over rows, times b, and columns. X are
-// the scores themselves. Strict: s < t, and negative.
+// W = M * W b, the gradient of the scores, into its tile; sums of F = M * X W over rows, times b, and columns, and F_tt
+// apart. X are the scores themselves. Strict: s < t, and negative.
 template <int kKeys, int kValues>
 __device__ void score_gradient(
     Memory<kKeys, kValues>& m,
@@ -151,8 +157,7 @@ __device__ void score_gradient(
       const float gradient = there ? decay * W[n][e] : 0.f;
       const float F = gradient * X[n][e], beta = e % 2 ? b.y : b.x;
       w[e] = gradient * beta;
-      columns[e % 2] += F;
-      if (s < t) rows[e / 2] += F * beta;
+      if (s < t) columns[e % 2] += F, rows[e / 2] += F * beta;
       if (s == t && !strict) m.F_same[t] = F;
     }
 #pragma unroll
@@ -210,6 +215,7 @@ __global__ void __launch_bounds__(kBlock, 1)
   HORNER_DYNAMIC_MEMORY(memory);
   Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory);
   const Place me(int(threadIdx.x));
+  const Reader reader(me);
   const unsigned slot = blockIdx.x / unsigned(p.H);
   const Heads h(int(blockIdx.x % unsigned(p.H)), 1);
   const Chunk c = chunk_at(p.sequences, slot);
@@ -223,11 +229,11 @@ __global__ void __launch_bounds__(kBlock, 1)
   load_chunk<kValues / 64, kBlock>(es, p.error, c, h, 0, p.V, me);
   copy_commit();
   const int64_t state = (int64_t(slot) * p.H + h.own) * kKeys * kValues;
-  load_matrix<kKeys / 64, kBlock>(
-      shared_address(m.S), static_cast<const __nv_bfloat16*>(p.S) + state, kValues, me
+  load_matrix<kKeys / 64, kValues, kBlock>(
+      shared_address(m.S), static_cast<const __nv_bfloat16*>(p.S) + state, me
   );
-  load_matrix<kKeys / 64, kBlock>(
-      shared_address(m.Z), static_cast<const __nv_bfloat16*>(p.Z) + state, kValues, me
+  load_matrix<kKeys / 64, kValues, kBlock>(
+      shared_address(m.Z), static_cast<const __nv_bfloat16*>(p.Z) + state, me
   );
   copy_commit();
   if (me.warp == 0) {
@@ -246,8 +252,8 @@ __global__ void __launch_bounds__(kBlock, 1)
   const int stripe = me.warp % 4, group = me.warp / 4;
   {
     Product X = {}, W = {};
-    multiply_rows<kKeys / 64>(X, group ? ks : qs, ks, stripe, me);
-    multiply_rows<kValues / 64>(W, group ? dvs : dos, es, stripe, me);
+    multiply_rows<kKeys / 64>(X, group ? ks : qs, ks, stripe, reader);
+    multiply_rows<kValues / 64>(W, group ? dvs : dos, es, stripe, reader);
     score_gradient(m, X, W, group ? m.D : m.dP, group ? -1.f : p.scale, group == 1, stripe, me);
   }
   copy_wait<0>();
@@ -259,23 +265,23 @@ __global__ void __launch_bounds__(kBlock, 1)
   const uint32_t dP = shared_address(m.dP), D = shared_address(m.D);
   if (kKeys == 128 || group == 0) {
     Product x = {};
-    multiply_state<kValues>(x, dos, S, stripe, me);
+    multiply_state<kValues>(x, dos, S, stripe, reader);
     weigh_rows(x, m.read, p.scale, m.q[half], m.rho[half], stripe, me);
-    multiply_lower(x, dP, k, stripe, me);
+    multiply_lower(x, dP, k, stripe, reader);
     store_rows_to(x, p.dq, c, h, 64 * half, p.K, stripe, me);
   }
   if (kKeys == 128 || group == 1) {
     Product x = {}, z = {};
-    multiply_state<kValues>(x, es, Z, stripe, me);
+    multiply_state<kValues>(x, es, Z, stripe, reader);
     weigh_rows(x, m.until, 1.f, m.k[half], m.kappa[half], stripe, me);
-    multiply_state<kValues>(z, dvs, S, stripe, me);
+    multiply_state<kValues>(z, dvs, S, stripe, reader);
     weigh_rows(z, m.read, -1.f, m.k[half], m.rho[2 + half], stripe, me);
     const float b[2] = {m.b[16 * stripe + me.r], m.b[16 * stripe + me.r + 8]};
 #pragma unroll
     for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + z[e / 4][e % 4];
-    multiply_upper(x, dP, q, stripe, me);
-    multiply_lower(x, D, k, stripe, me);
-    multiply_upper(x, D, k, stripe, me);
+    multiply_upper(x, dP, q, stripe, reader);
+    multiply_lower(x, D, k, stripe, reader);
+    multiply_upper(x, D, k, stripe, reader);
     store_rows_to(x, p.dk, c, h, 64 * half, p.K, stripe, me);
   }
   float flow = 0.f;
@@ -302,9 +308,8 @@ __global__ void __launch_bounds__(kBlock, 1)
     }
 #pragma unroll
     for (int w = 0; w < 8; ++w) column += m.F_columns[w][t];
-    dbeta = kappa + column;
-    const float b = m.b[t];
-    inner = b * kappa + b * (column - m.F_same[t]) - (m.F_rows[0][t] + m.F_rows[1][t]);
+    dbeta = kappa + column + m.F_same[t];
+    inner = m.b[t] * (kappa + column) - (m.F_rows[0][t] + m.F_rows[1][t]);
   };
   Pair rho, inner, dbeta;
   token(2 * me.lane, rho.a, inner.a, dbeta.a);

@@ -164,7 +164,7 @@ struct Block {
     dg = columns_sum(lanes_sum(dg));
     const A db = columns_sum(e * kz);
     if (lane == 0) sums.dg[n][warp] = dg, sums.db[n][warp] = db;
-    if (i == 0 && mine) static_cast<T*>(p.dv)[token(t) * p.V + column] = narrow<T>(dv);
+    if (i == 0 && mine) static_cast<A*>(p.dv)[token(t) * p.V + column] = dv;
   }
 
   __device__ void write_sums(int64_t start, int count, const Sums& sums) const {

@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(kBlock) solve_kernel(const __grid_constant__ D
   HORNER_DYNAMIC_MEMORY(memory);
   Memory<kKeys>& m = *reinterpret_cast<Memory<kKeys>*>(memory);
   const Place me(int(threadIdx.x));
+  const Reader reader(me);
   const unsigned slot = blockIdx.x / unsigned(p.H);
   const Heads h(int(blockIdx.x % unsigned(p.H)), 1);
   const Chunk c = chunk_at(p.sequences, slot);
@@ -75,8 +76,8 @@ __global__ void __launch_bounds__(kBlock) solve_kernel(const __grid_constant__ D
 #pragma unroll
     for (int j = 0; j < kKeys / 16; ++j) {
       uint32_t a[4];
-      load_rows(a, rows, stripe, j, me);
-      add_rows(d, a, shared_address(m.k), j, 0, me);
+      load_rows(a, rows, stripe, j, reader);
+      add_rows(d, a, shared_address(m.k), j, 0, reader);
     }
   };
   {

@@ -77,10 +77,10 @@ __device__ void load_stage(
   load_chunk<kKeys / 64, kBlock>(shared_address(s.k), p.k, c, job.h, 0, p.K, me);
   load_chunk<1, kBlock>(shared_address(s.v), values, c, job.h, job.first, p.V, me);
   const int64_t slot = job.span.slot + i;
-  load_matrix<1, kBlock>(shared_address(s.inverse), square(p.inverse, p, slot, job.h), 64, me);
+  load_matrix<1, 64, kBlock>(shared_address(s.inverse), square(p.inverse, p, slot, job.h), me);
   if constexpr (kQueries) {
     load_chunk<kKeys / 64, kBlock>(shared_address(s.q), p.q, c, job.h, 0, p.K, me);
-    load_matrix<1, kBlock>(shared_address(s.scores), square(p.scores, p, slot, job.h), 64, me);
+    load_matrix<1, 64, kBlock>(shared_address(s.scores), square(p.scores, p, slot, job.h), me);
   }
 }
 
@@ -134,6 +134,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
   copy_commit();
   for (int i = 0; i < job.chunks; ++i) {
     const Place me(anew(int(threadIdx.x)));  // addresses are made anew: registers are scarce
+    const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     copy_wait<0>();
     __syncthreads();
@@ -152,15 +153,15 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
       uint32_t a[4];
       round_columns(a, S[j / 4], j % 4);
       if constexpr (!kQueries) store_state<kKeys>(p.S, a, j, p, job, i, me);
-      add_rows(E, a, ks, j, 0, me);
-      if constexpr (kQueries) add_rows(O, a, shared_address(s.q), j, 0, me);
+      add_rows(E, a, ks, j, 0, reader);
+      if constexpr (kQueries) add_rows(O, a, shared_address(s.q), j, 0, reader);
     }
     __syncthreads();  // the factors are there
     uint32_t a[4][4];
     weigh_columns(E, m.read, me);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {  // V - e^G K S
-      load_columns(a[j], shared_address(s.v), me.warp, j, me);
+      load_columns(a[j], shared_address(s.v), me.warp, j, reader);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         float* two = E[2 * j + e / 2] + 2 * (e % 2);
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
 #pragma unroll
     for (int e = 0; e < 32; ++e) E[e / 4][e % 4] = 0.f;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) add_rows(E, a[j], shared_address(s.inverse), j, j, me);
+    for (int j = 0; j < 4; ++j) add_rows(E, a[j], shared_address(s.inverse), j, j, reader);
     if constexpr (kQueries) {
       weigh_columns(O, m.read, me);
 #pragma unroll
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
         round_columns(a[j], E, j);
       }
 #pragma unroll
-      for (int j = 0; j < 4; ++j) add_rows(O, a[j], shared_address(s.scores), j, j, me);
+      for (int j = 0; j < 4; ++j) add_rows(O, a[j], shared_address(s.scores), j, j, reader);
 #pragma unroll
       for (int j = 0; j < 4; ++j) round_columns(a[j], O, j);
       store_tokens(a, p.out, c, job.h, job.column, p.V, me);
@@ -197,7 +198,8 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
     for (int j = 0; j < 4; ++j) {  // S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
       round_columns(a[j], E, j);
 #pragma unroll
-      for (int n = 0; n < kKeys / 64; ++n) add_columns(S[n], a[j], ks + n * kTileBytes, j, 3, me);
+      for (int n = 0; n < kKeys / 64; ++n)
+        add_columns(S[n], a[j], ks + n * kTileBytes, j, 3, reader);
     }
   }
   for_state<kKeys>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
@@ -213,6 +215,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
   HORNER_DYNAMIC_MEMORY(memory);
   Memory<kKeys>& m = *reinterpret_cast<Memory<kKeys>*>(memory);
   const Place me(int(threadIdx.x));
+  const Reader reader(me);
   const Job job(p, me);
   Transposed<kKeys> Z = {};
   for_state<kKeys>(Z, p.first, p, job, me, [](float& x, const float* from) { x = *from; });
@@ -240,15 +243,15 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
       uint32_t a[4];
       round_columns(a, Z[j / 4], j % 4);
       store_state<kKeys>(p.Z, a, j, p, job, i, me);
-      add_rows(d, a, ks, j, 0, me);
+      add_rows(d, a, ks, j, 0, reader);
     }
     __syncthreads();  // the factors are there
     weigh_columns(d, m.write, me);
     uint32_t a[4][4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {  // + P^T dO
-      load_columns(a[j], shared_address(s.v), me.warp, j, me);
-      add_columns(d, a[j], shared_address(s.scores), j, j, me);
+      load_columns(a[j], shared_address(s.v), me.warp, j, reader);
+      add_columns(d, a[j], shared_address(s.scores), j, j, reader);
     }
     keep<kKeys>(Z, m.kept);
 #pragma unroll
@@ -260,7 +263,8 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
         a[j][e] = weigh_pair(a[j][e], {f.x * p.scale, f.y * p.scale});
       }
 #pragma unroll
-      for (int n = 0; n < kKeys / 64; ++n) add_columns(Z[n], a[j], qs + n * kTileBytes, j, 3, me);
+      for (int n = 0; n < kKeys / 64; ++n)
+        add_columns(Z[n], a[j], qs + n * kTileBytes, j, 3, reader);
     }
 #pragma unroll
     for (int j = 0; j < 4; ++j) round_columns(a[j], d, j);
@@ -268,7 +272,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
     for (int e = 0; e < 32; ++e) d[e / 4][e % 4] = 0.f;
 #pragma unroll
     for (int j = 0; j < 4; ++j)
-      add_columns(d, a[j], shared_address(s.inverse), j, j, me);  // dV = A^T (..)
+      add_columns(d, a[j], shared_address(s.inverse), j, j, reader);  // dV = A^T (..)
 #pragma unroll
     for (int j = 0; j < 4; ++j) round_columns(a[j], d, j);
     store_tokens(a, p.dv, c, job.h, job.column, p.V, me);
@@ -279,7 +283,8 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
 #pragma unroll
       for (int e = 0; e < 4; ++e) a[j][e] ^= 0x80008000u;
 #pragma unroll
-      for (int n = 0; n < kKeys / 64; ++n) add_columns(Z[n], a[j], ks + n * kTileBytes, j, 3, me);
+      for (int n = 0; n < kKeys / 64; ++n)
+        add_columns(Z[n], a[j], ks + n * kTileBytes, j, 3, reader);
     }
   }
   for_state<kKeys>(Z, p.last, p, job, me, [](float x, float* to) { *to = x; });
