@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def test_a_mistake_is_one_line(words: list[str], code: int, line: str) -> None:
 def test_help(words: list[str]) -> None:
     done = run(*words)
     assert done.returncode == 0 and "Usage: horner" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize("mixer", ["softmax", "linear", "taylor"])
+def test_bench_train_has_a_peer_of_the_same_size(mixer: str) -> None:
+    words = ["--mixer", mixer, "--D", "16", "--T", "16", "--B", "2", "--steps", "1", "--rounds", "1", "--device", "cpu"]
+    done = run("bench", "train", *words, "--peer", sys.executable, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["milliseconds"] > 0 and row["peer_milliseconds"] > 0
+    peer = subprocess.run([sys.executable, Path(__file__).resolve().parents[2] / "tools/bench_train_peer.py",
+                           *words[:8], "--steps", "1"], capture_output=True, text=True, check=True)
+    assert json.loads(peer.stdout)["parameters"] == row["parameters"]
 
 
 def test_list_json() -> None:

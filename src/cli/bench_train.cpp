@@ -50,7 +50,7 @@ std::function<int()> declare_bench_train(CLI::App& app) {
     }
     fmt::print(
         "{}: forward, backward, clipping and AdamW, B = {}, T = {}, L = {}, H = {}; medians of "
-        "{}.\n\n{}",
+        "{} steps.\n\n{}",
         report.device,
         options->B,
         options->T,

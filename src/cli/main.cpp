@@ -1,5 +1,8 @@
 // horner: reads the command line, runs one command, and turns any error into one line and an exit code.
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
+#include <climits>
 #include <cstdio>
 
 #include "cli/command.h"
@@ -74,6 +77,9 @@ int run_program(int argc, char** argv) {
 }  // namespace horner
 
 int main(int argc, char** argv) {
+  // What one step gives back the next one wants: fresh pages from the kernel cost a tenth of it.
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that is allowed
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
   horner::command_line() = {argv + 1, argv + argc};
   horner::open_cuda();
   return horner::run_program(argc, argv);

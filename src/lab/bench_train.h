@@ -18,6 +18,7 @@ struct BenchTrainOptions {
   int64_t mlp_dim = 0;
   int64_t vocabulary = 256;
   int64_t steps = 10;
+  int64_t rounds = 2;
   std::string device = "auto";
   std::string precision = "auto";
   std::string peer;
@@ -33,6 +34,7 @@ struct BenchTrainOptions {
     visit("mlp_dim", mlp_dim, "inner width of the mlp; 0: 8 D / 3 rounded up to 64");
     visit("vocabulary", vocabulary, "tokens");
     visit("steps", steps, "steps that are timed, after three that are not");
+    visit("rounds", rounds, "turns that both take, one after the other; each one's fastest counts");
     visit("device", device, "auto, cpu, cuda or cuda:N");
     visit("precision", precision, "auto: bf16 on a GPU", {"auto", "fp32", "bf16"});
     visit("peer", peer, "Python with torch, which runs tools/bench_train_peer.py; empty: no peer");
@@ -42,7 +44,7 @@ struct BenchTrainOptions {
 struct BenchTrainRow {
   std::string mixer;
   int64_t D = 0, parameters = 0;
-  double milliseconds = 0, tokens_per_second = 0;  // medians
+  double milliseconds = 0, tokens_per_second = 0;  // median of the fastest round
   double peer_milliseconds = 0;                    // 0: no peer
   double memory = 0;                               // bytes
 };

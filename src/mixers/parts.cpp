@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/initial.h"
+#include "mixers/onednn_linear.h"
 #include "mixers/rms_norm.h"
 
 namespace horner {
@@ -28,6 +29,7 @@ at::Tensor inverse_softplus_of_steps(int64_t n, double low, double high) {
 }
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
+  if (has_onednn_linear(x, weight)) return onednn_linear(x, weight, bias);
   const bool narrower =
       weight.element_size() < x.element_size();  // a layer held in bf16 computes in it
   return at::linear(narrower ? x.to(weight.scalar_type()) : x, weight, bias);

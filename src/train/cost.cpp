@@ -33,6 +33,8 @@ void count(const at::RecordFunction& f) {
     flops += 2 * product(tensor(0).sizes()) * double(tensor(1).size(-1));
   } else if (name == "aten::addmm" || name == "aten::baddbmm") {
     flops += 2 * product(tensor(1).sizes()) * double(tensor(2).size(-1));
+  } else if (name == "mkldnn::_linear_pointwise") {
+    flops += 2 * product(tensor(0).sizes()) * double(tensor(1).size(0));
   } else if (name.starts_with("aten::_scaled_dot_product_") && in.size() > 4) {
     const double all = 2 * product(tensor(0).sizes()) * double(tensor(1).size(2)) * 2;
     bool causal = false;
