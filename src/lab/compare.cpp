@@ -141,7 +141,7 @@ CompareOptions::CompareOptions() {
   optim.beta2 = 0.999;
   optim.clip = 0;
   optim.lr = 5e-3;
-  schedule.steps = 500;
+  schedule.steps = 800;
   train.target = 0.995;
   eval.every = 100;
 }
