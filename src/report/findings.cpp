@@ -54,6 +54,8 @@ std::string heading(const Reproduction& r) {
   return fmt::format("{} (arXiv:{})", r.paper->title, r.paper->arxiv);
 }
 
+bool one_unit(const Finding& f) { return f.score != "value"; }
+
 Bars bars(const Finding& f) {
   Bars picture{fmt::format("{}, scale {}: {}", f.claim, f.scale, f.score), {}};
   for (const ArmScores& row : f.rows) {
@@ -106,11 +108,12 @@ std::string markdown(const Reproduction& r) {
   std::string all = fmt::format(
       "# {}\n\nWritten by `horner reproduce {}`. A difference is that of paired seeds; for a loss "
       "it "
-      "is counted so that more is better.\n\n![every arm with its interval]({}.svg)\n",
+      "is counted so that more is better.\n",
       heading(r),
-      r.paper->name,
       r.paper->name
   );
+  if (!picture(r).empty())
+    all += fmt::format("\n![every arm with its interval]({}.svg)\n", r.paper->name);
   for (const Finding& f : r.findings) {
     all += fmt::format(
         "\n## {}\n\n> {}.\n\nHere: {}. {}.\n\n{}\n{}",
@@ -127,8 +130,10 @@ std::string markdown(const Reproduction& r) {
 
 std::string picture(const Reproduction& r) {
   std::vector<std::string> all;
-  for (const Finding& f : r.findings) all.push_back(svg(bars(f)));
-  return svg_file(stacked(heading(r), all));
+  for (const Finding& f : r.findings) {
+    if (one_unit(f)) all.push_back(svg(bars(f)));
+  }
+  return all.empty() ? "" : svg_file(stacked(heading(r), all));
 }
 
 std::string page(const Reproduction& r, const std::string& command) {
@@ -147,8 +152,9 @@ std::string page(const Reproduction& r, const std::string& command) {
     page.sections.push_back(
         {title(f),
          paragraph("The paper: " + f.says + ".") +
-             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) + figure(svg(bars(f))) +
-             sortable_of(arms(f)) + sortable_of(expectations(f))}
+             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) +
+             (one_unit(f) ? figure(svg(bars(f))) : "") + sortable_of(arms(f)) +
+             sortable_of(expectations(f))}
     );
   }
   page.verdict = fmt::format("{}.", fmt::join(verdicts, "; "));
