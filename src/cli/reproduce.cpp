@@ -20,7 +20,7 @@ void write(Reproduction& r, const std::string& folder) {
   if (std::filesystem::exists(path)) r.add(parse_json(read_file(path), path));
   write_file(path, r.json().dump(2) + "\n");
   write_file(base + ".md", markdown(r));
-  write_file(base + ".svg", picture(r));
+  if (const std::string svg = picture(r); !svg.empty()) write_file(base + ".svg", svg);
   write_file(base + ".html", page(r, "horner reproduce " + r.paper->name));
 }
 

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <set>
 #include <sstream>
-#include <thread>
 
 #include "core/check.h"
 #include "core/device.h"
 #include "core/file.h"
 #include "lab/explain.h"
+#include "lab/pool.h"
 #include "lab/verdict.h"
 #include "train/checkpoint.h"
 #include "train/cost.h"
@@ -69,7 +69,7 @@ size_t jobs_at_once(const CompareOptions& o, size_t runs) {
   if (o.device.find(':') != std::string::npos) return 1;
   const size_t places = find_device(o.device).is_cuda()
                             ? size_t(std::max(1, int(at::detail::getCUDAHooks().deviceCount())))
-                            : std::max(1u, std::thread::hardware_concurrency());
+                            : cores();
   return std::min(places, runs);
 }
 
@@ -141,7 +141,7 @@ CompareOptions::CompareOptions() {
   optim.beta2 = 0.999;
   optim.clip = 0;
   optim.lr = 5e-3;
-  schedule.steps = 500;
+  schedule.steps = 800;
   train.target = 0.995;
   eval.every = 100;
 }

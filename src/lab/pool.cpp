@@ -1,6 +1,7 @@
 #include "lab/pool.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -65,6 +66,13 @@ int exit_code(int status) {
 }
 
 }  // namespace
+
+size_t cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int count = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  return size_t(std::max(1, count));
+}
 
 std::vector<int> run_jobs(
     const std::vector<Job>& jobs, size_t at_once, const std::function<void()>& tell

@@ -7,6 +7,9 @@
 
 namespace horner {
 
+// Cores that this process may use: fewer than the machine has under taskset.
+size_t cores();
+
 struct Job {
   std::vector<std::string> words;        // program and arguments
   std::vector<std::string> environment;  // NAME=value, added to this process's

@@ -161,6 +161,7 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
       const RunOutcome& run = plan.outcome(claim, arm, seed);
       if (!run.failure.empty()) {
         row.failure = failure = run.failure;
+        row.scores.push_back(NAN);
         continue;
       }
       if (claim.measure == nullptr) row.scores.push_back(score_of(run.result, claim.score));
@@ -201,25 +202,31 @@ std::string_view words(Verdict verdict) {
   return "not shown";
 }
 
+std::vector<double> ArmScores::known() const {
+  std::vector<double> list;
+  std::copy_if(scores.begin(), scores.end(), std::back_inserter(list), [](double x) {
+    return std::isfinite(x);
+  });
+  return list;
+}
+
 Judgement judge(const Expectation& e, const std::vector<ArmScores>& rows) {
   const ArmScores& a = row_of(rows, e.a);
   const bool two = e.kind == Expectation::above || e.kind == Expectation::near;
-  std::vector<double> value = a.scores;
-  std::string failure = a.failure;
+  ArmScores value = a;
   if (two) {
     const ArmScores& b = row_of(rows, e.b);
-    failure += b.failure;
-    const size_t n = std::min(value.size(), b.scores.size());
-    value.resize(n);
-    for (size_t i = 0; i < n; ++i) value[i] -= b.scores[i];  // paired by seed
+    value.scores.resize(std::min(a.scores.size(), b.scores.size()));
+    for (size_t i = 0; i < value.scores.size(); ++i) value.scores[i] -= b.scores[i];  // by seed
   }
+  const std::vector<double> scores = value.known();
   Judgement judged;
   static constexpr const char* kForms[] = {
       "{} - {} > {:g}", "|{} - {}| < {:g}", "{}{} > {:g}", "{}{} < {:g}"};
   judged.text = fmt::format(fmt::runtime(kForms[e.kind]), e.a, two ? e.b : "", e.margin);
   judged.verdict = Verdict::not_shown;
-  if (!failure.empty() || value.empty()) return judged;
-  judged.value = a.exact ? Interval{value[0], 0, 1} : t_interval(value);
+  if (scores.empty()) return judged;
+  judged.value = a.exact ? Interval{scores[0], 0, 1} : t_interval(scores);
   const double low = judged.value.low(), high = judged.value.high(), m = e.margin;
   bool yes = false, no = false;
   switch (e.kind) {
@@ -281,6 +288,8 @@ std::vector<Reproduction> reproduce(
       finding.device = describe_device(at::kCPU);
       finding.commit = commit();
       judge_claim(claim, plan, finding);
+      const auto has_some = [](const ArmScores& row) { return !row.known().empty(); };
+      if (o.read && std::none_of(finding.rows.begin(), finding.rows.end(), has_some)) continue;
       all.back().findings.push_back(std::move(finding));
     }
   }

@@ -43,10 +43,11 @@ struct Expectation {
 
 struct ArmScores {
   std::string arm;
-  std::vector<double> scores = {};  // one per seed
+  std::vector<double> scores = {};  // one per seed; NaN: there is none
   bool exact = false;               // one score, computed without chance
   double parameters = 0, state_bytes = 0, seconds = 0;
-  std::string failure = {};  // why it has no scores
+  std::string failure = {};  // why a score is not there
+  std::vector<double> known() const;
 };
 
 struct Finding;

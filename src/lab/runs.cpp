@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "core/check.h"
 #include "core/device.h"
@@ -74,7 +73,6 @@ std::vector<std::string> run_programs(
     const RunsTell& tell,
     const RunsTick& tick
 ) {
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
   const int gpus = std::max(1, int(at::detail::getCUDAHooks().deviceCount()));
   std::vector<Job> jobs;
   for (size_t i = 0; i < work.size(); ++i) {
@@ -83,7 +81,7 @@ std::vector<std::string> run_programs(
         *work[i],
         program,
         gpu ? fmt::format("CUDA_VISIBLE_DEVICES={}", int(i) % gpus)
-            : fmt::format("OMP_NUM_THREADS={}", std::max<size_t>(1, cores / at_once))
+            : fmt::format("OMP_NUM_THREADS={}", std::max<size_t>(1, cores() / at_once))
     ));
   }
   const std::vector<int> codes = run_jobs(jobs, at_once, [&] {

@@ -18,7 +18,7 @@ std::string with_interval(const Interval& i) {
 
 // Scores as people know them: a loss is stored negatively.
 Interval shown(const Finding& f, const ArmScores& row) {
-  Interval i = row.exact ? Interval{row.scores[0], 0, 1} : t_interval(row.scores);
+  Interval i = row.exact ? Interval{row.scores[0], 0, 1} : t_interval(row.known());
   if (is_loss(f)) i.mean = -i.mean;
   return i;
 }
@@ -26,11 +26,12 @@ Interval shown(const Finding& f, const ArmScores& row) {
 Table arms(const Finding& f) {
   Table table{{"arm", f.score, "seeds", "parameters", "state", "seconds"}, {}};
   for (const ArmScores& row : f.rows) {
-    const bool failed = row.scores.empty();
+    const size_t seeds = row.known().size();
     table.rows.push_back(
         {row.arm,
-         failed ? "failed: " + row.failure : with_interval(shown(f, row)),
-         std::to_string(row.scores.size()),
+         (seeds > 0 ? with_interval(shown(f, row)) : "none") +
+             (row.failure.empty() ? "" : "; failed: " + row.failure),
+         std::to_string(seeds),
          row.parameters > 0 ? fmt::format("{:.0f}", row.parameters) : "-",
          row.state_bytes > 0 ? short_bytes(row.state_bytes) : "-",
          row.seconds > 0 ? fmt::format("{:.0f}", row.seconds) : "-"}
@@ -42,7 +43,9 @@ Table arms(const Finding& f) {
 Table expectations(const Finding& f) {
   Table table{{"expected", "measured, 95 %", "verdict"}, {}};
   for (const Judgement& j : f.judgements) {
-    table.rows.push_back({j.text, with_interval(j.value), std::string(words(j.verdict))});
+    table.rows.push_back(
+        {j.text, j.value.n > 0 ? with_interval(j.value) : "-", std::string(words(j.verdict))}
+    );
   }
   return table;
 }
@@ -51,10 +54,12 @@ std::string heading(const Reproduction& r) {
   return fmt::format("{} (arXiv:{})", r.paper->title, r.paper->arxiv);
 }
 
+bool one_unit(const Finding& f) { return f.score != "value"; }
+
 Bars bars(const Finding& f) {
   Bars picture{fmt::format("{}, scale {}: {}", f.claim, f.scale, f.score), {}};
   for (const ArmScores& row : f.rows) {
-    if (row.scores.empty()) continue;
+    if (row.known().empty()) continue;
     const Interval i = shown(f, row);
     picture.bars.push_back({row.arm, i.mean, i.low(), i.high()});
   }
@@ -103,11 +108,12 @@ std::string markdown(const Reproduction& r) {
   std::string all = fmt::format(
       "# {}\n\nWritten by `horner reproduce {}`. A difference is that of paired seeds; for a loss "
       "it "
-      "is counted so that more is better.\n\n![every arm with its interval]({}.svg)\n",
+      "is counted so that more is better.\n",
       heading(r),
-      r.paper->name,
       r.paper->name
   );
+  if (!picture(r).empty())
+    all += fmt::format("\n![every arm with its interval]({}.svg)\n", r.paper->name);
   for (const Finding& f : r.findings) {
     all += fmt::format(
         "\n## {}\n\n> {}.\n\nHere: {}. {}.\n\n{}\n{}",
@@ -124,8 +130,10 @@ std::string markdown(const Reproduction& r) {
 
 std::string picture(const Reproduction& r) {
   std::vector<std::string> all;
-  for (const Finding& f : r.findings) all.push_back(svg(bars(f)));
-  return svg_file(stacked(heading(r), all));
+  for (const Finding& f : r.findings) {
+    if (one_unit(f)) all.push_back(svg(bars(f)));
+  }
+  return all.empty() ? "" : svg_file(stacked(heading(r), all));
 }
 
 std::string page(const Reproduction& r, const std::string& command) {
@@ -144,8 +152,9 @@ std::string page(const Reproduction& r, const std::string& command) {
     page.sections.push_back(
         {title(f),
          paragraph("The paper: " + f.says + ".") +
-             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) + figure(svg(bars(f))) +
-             sortable_of(arms(f)) + sortable_of(expectations(f))}
+             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) +
+             (one_unit(f) ? figure(svg(bars(f))) : "") + sortable_of(arms(f)) +
+             sortable_of(expectations(f))}
     );
   }
   page.verdict = fmt::format("{}.", fmt::join(verdicts, "; "));

@@ -8,7 +8,7 @@ namespace horner {
 
 std::string text(const Reproduction&);      // for a terminal
 std::string markdown(const Reproduction&);  // for docs/results
-std::string picture(const Reproduction&);   // an SVG file: every arm with its interval
+std::string picture(const Reproduction&);   // an SVG file: arms with their intervals; empty: none
 std::string page(const Reproduction&, const std::string& command);  // HTML
 
 }  // namespace horner

@@ -95,7 +95,7 @@ Paper inline_paper() {
           {"injectivity",
            "Linear attention gives different queries the same weights; softmax and InLine do not",
            "queries p = phi^-1(1.7 phi(q)), 64 keys, K = 16: share of pairs with the same weights",
-           "value",
+           "share",
            {{E::reaches, "linear elu1", "", 0.99},
             {E::under, "softmax", "", 0.01},
             {E::under, "InLine", "", 0.01}},

@@ -17,10 +17,10 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t p
   o.model.D = gpu ? 128 : 64;
   o.model.mlp = "none";
   o.optim.lr = gpu ? 2e-3 : 5e-3;
-  o.schedule.steps = gpu ? 3000 : 500;
+  o.schedule.steps = gpu ? 3000 : 800;
   o.train.batch = gpu ? 256 : 64;
   o.train.target = 0.995;
-  o.eval.every = o.schedule.steps / 5;
+  o.eval.every = gpu ? 500 : 100;
   return o;
 }
 
@@ -68,9 +68,9 @@ TrainOptions track(
   o.model.D = 64;
   o.optim.lr = 2e-3;
   o.optim.weight_decay = 0;
-  o.schedule.steps = scale == Effort::gpu ? 6000 : 1500;
+  o.schedule.steps = scale == Effort::gpu ? 6000 : 1000;
   o.schedule.warmup = o.schedule.steps / 20;
-  o.train.batch = scale == Effort::gpu ? 256 : 64;
+  o.train.batch = scale == Effort::gpu ? 256 : 32;
   o.eval.every = o.schedule.steps / 4;
   o.eval.lengths = {longer};
   return o;
