@@ -7,7 +7,10 @@ namespace horner {
 namespace {
 
 BenchRow row(const std::string& program, const std::string& op, int64_t T, double ms) {
-  BenchRow r{.program = program, .op = op, .variant = "no decay"};
+  BenchRow r;
+  r.program = program;
+  r.op = op;
+  r.variant = "no decay";
   r.form = "chunk";
   r.shape = {"S", {.B = 2, .T = T, .H = 4, .G = 4, .K = 8, .V = 16}};
   r.both.median = ms;
@@ -16,7 +19,8 @@ BenchRow row(const std::string& program, const std::string& op, int64_t T, doubl
 }
 
 TEST(BenchPicture, DrawsOpsOfTwoLengths) {
-  BenchReport report{.device = "a GPU"};
+  BenchReport report;
+  report.device = "a GPU";
   report.rows = {row("horner", "linear", 64, 1), row("horner", "scan", 64, 1)};
   EXPECT_EQ(bench_picture(report), "");
   report.rows.push_back(row("horner", "linear", 128, 1));
