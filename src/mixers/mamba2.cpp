@@ -45,12 +45,13 @@ at::Tensor Mamba2::mix(const at::Tensor& x, Pass& pass) {
   const auto xBC = conv_(parts[1], pass).split_with_sizes({E_, N, N}, -1);
   const at::Tensor dt = at::softplus(wide(parts[2]) + step_bias_);  // (B,T,H)
   Inputs in;
-  in.v = wide(split_heads(xBC[0], H_)) * dt.unsqueeze(-1);  // dt_t x'_t
+  const at::Tensor u = wide(split_heads(xBC[0], H_));
+  in.v = u * dt.unsqueeze(-1);  // dt_t x'_t
   in.k = split_heads(xBC[1], o_.groups).repeat_interleave(each, 2);
   in.q = split_heads(xBC[2], o_.groups).repeat_interleave(each, 2);
   in.g = -wide(A_log_).exp() * dt;  // log a = -A dt
   at::Tensor o = pass.run("linear", in).o;
-  if (skip_.defined()) o = pass.add_skip(o, skip_ / dt);  // D x' = (D/dt) v
+  if (skip_.defined()) o = pass.add_skip(o, skip_.unsqueeze(-1) * u, skip_ / dt);  // + D x'
   return out_(norm_(join_heads(o).to(z.scalar_type()) * at::silu(z)));
 }
 

@@ -127,9 +127,9 @@ at::Tensor Pass::divide(const at::Tensor& o, const at::Tensor& eta) {
   return core.o;
 }
 
-at::Tensor Pass::add_skip(const at::Tensor& o, const at::Tensor& skip) {
+at::Tensor Pass::add_skip(const at::Tensor& o, const at::Tensor& Du, const at::Tensor& skip) {
   core.skip = skip;
-  core.o = o + skip.unsqueeze(-1).to(o.scalar_type()) * core.in.v;
+  core.o = o + Du.to(o.scalar_type());  // skip v itself has no gradient where v nearly vanishes
   return core.o;
 }
 

@@ -69,8 +69,9 @@ class Pass {
   // `power` with coefficients c (order + 1): where they take gradients, one call per order on the
   // same state.
   Result run_learned(Inputs in, Options options, const at::Tensor& c);
-  at::Tensor divide(const at::Tensor& o, const at::Tensor& eta);     // o / eta,     eta (B,T,H)
-  at::Tensor add_skip(const at::Tensor& o, const at::Tensor& skip);  // o + skip v,  skip (B,T,H)
+  at::Tensor divide(const at::Tensor& o, const at::Tensor& eta);  // o / eta,     eta (B,T,H)
+  // o + D u, which map and dsf see as o + skip v, skip (B,T,H) = D u / v.
+  at::Tensor add_skip(const at::Tensor& o, const at::Tensor& Du, const at::Tensor& skip);
 
   State after() const { return after_; }
 

@@ -45,7 +45,8 @@ at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
   same.v = v.unsqueeze(-1);
   same.g = in.g;
   pass.core = {&find_op("linear"), same, {}, {}, {}, y, {}};
-  const at::Tensor o = pass.add_skip(y, skip_ / dt).squeeze(-1).to(u.scalar_type());  // + D u
+  const at::Tensor Du = (skip_ * wide(u)).unsqueeze(-1);
+  const at::Tensor o = pass.add_skip(y, Du, skip_ / dt).squeeze(-1).to(u.scalar_type());
   return out_(mamba ? o * at::silu(halves[1]) : o);
 }
 
