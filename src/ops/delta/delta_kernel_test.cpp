@@ -9,14 +9,10 @@
 #include "core/device.h"
 #include "ops/chunks.h"
 #include "ops/contract.h"
+#include "ops/kernel_error.h"
 
 namespace horner {
 namespace {
-
-struct Values {
-  std::vector<std::string> names;
-  std::vector<at::Tensor> tensors;
-};
 
 struct Setting {
   Dims dims;
@@ -44,11 +40,6 @@ void PrintTo(const Setting& s, std::ostream* out) {
       s.state ? "with states" : "no states"
   );
 }
-
-struct Problem {
-  Inputs in;
-  at::Tensor S0, w, wS;  // initial state; the loss is <o, w> + <S_T, wS>
-};
 
 // o, the final state and all gradients, by the given form in the given precision.
 Values evaluate(
@@ -109,17 +100,6 @@ Problem sample(const Setting& s) {
   return p;
 }
 
-struct Errors {
-  double rms, max;
-};
-Errors errors(const at::Tensor& a, const at::Tensor& exact) {
-  const at::Tensor d = a.to(at::kDouble) - exact;
-  const double norm = exact.norm().item<double>(), top = exact.abs().max().item<double>();
-  return {
-      d.norm().item<double>() / std::max(norm, 1e-300),
-      d.abs().max().item<double>() / std::max(top, 1e-300)};
-}
-
 class DeltaKernelCuda : public testing::TestWithParam<Setting> {};
 TEST_P(DeltaKernelCuda, ErrsAtMostTwiceAsMuch) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
@@ -132,14 +112,7 @@ TEST_P(DeltaKernelCuda, ErrsAtMostTwiceAsMuch) {
     if (exact.tensors[i].abs().max().item<double>() == 0) continue;
     const Errors base = errors(plain.tensors[i], exact.tensors[i]);
     const Errors got = errors(kernel.tensors[i], exact.tensors[i]);
-    EXPECT_TRUE(got.rms <= 2 * base.rms + 1e-5 && got.max <= 2 * base.max + 1e-5) << fmt::format(
-        "{}: rms {:.2e} (plain {:.2e}), max {:.2e} (plain {:.2e})",
-        exact.names[i],
-        got.rms,
-        base.rms,
-        got.max,
-        base.max
-    );
+    expect_at_most_twice(exact.names[i], got, base);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "ops/chunks.h"
 #include "ops/contract.h"
+#include "ops/kernel_error.h"
 #include "ops/power/power.h"
 
 namespace horner {
@@ -44,16 +45,6 @@ void PrintTo(const Setting& s, std::ostream* out) {
       s.state ? "with states" : "no states"
   );
 }
-
-struct Problem {
-  Inputs in;
-  at::Tensor S0, w, wS;  // initial state; the loss is <o, w> + <S_T, wS>
-};
-
-struct Values {
-  std::vector<std::string> names;
-  std::vector<at::Tensor> tensors;
-};
 
 Options options_of(const Setting& s) {
   Options o;
@@ -128,17 +119,6 @@ Problem sample(const Setting& s, uint64_t seed = 3) {
   return p;
 }
 
-struct Errors {
-  double rms, max;
-};
-Errors errors(const at::Tensor& a, const at::Tensor& exact) {
-  const at::Tensor d = a.to(at::kDouble) - exact;
-  const double norm = exact.norm().item<double>(), top = exact.abs().max().item<double>();
-  return {
-      d.norm().item<double>() / std::max(norm, 1e-300),
-      d.abs().max().item<double>() / std::max(top, 1e-300)};
-}
-
 std::string base_form(const Setting& s) {
   return s.form == "chunked kernel" ? "chunked" : "parallel";
 }
@@ -178,14 +158,7 @@ TEST_P(PowerKernelCuda, ErrsAtMostTwiceAsMuch) {
     if (exact.tensors[i].abs().max().item<double>() < 1e-12) continue;
     const Errors got = errors(kernel.tensors[i], exact.tensors[i]);
     if (got.max > 2 * base.max + 1e-5) base.max = largest_of_draws(s, i);
-    EXPECT_TRUE(got.rms <= 2 * base.rms + 1e-5 && got.max <= 2 * base.max + 1e-5) << fmt::format(
-        "{}: rms {:.2e} (plain {:.2e}), max {:.2e} (plain {:.2e})",
-        exact.names[i],
-        got.rms,
-        base.rms,
-        got.max,
-        base.max
-    );
+    expect_at_most_twice(exact.names[i], got, base);
   }
 }
 
