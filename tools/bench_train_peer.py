@@ -5,7 +5,7 @@
 mixer: softmax   scaled_dot_product_attention, causal; q and k rotated (RoPE), as those of taylor
        linear    elu+1 features, chunked with a (C,C) mask inside a chunk and a running state between
        taylor    order 2: 1 + x + x^2/2 with x = q.k/sqrt(K), as a masked (T,T) matrix, divided by its row sum
-Prints one line of JSON: seconds of a step (median), tokens per second.
+Prints one line of JSON: seconds of a step (median), tokens per second, peak bytes on a GPU.
 """
 
 import argparse
@@ -131,6 +131,7 @@ def main() -> None:
             times.append(time.perf_counter() - start)
     seconds = statistics.median(times)
     print(json.dumps({"seconds": seconds, "tokens_per_second": a.B * a.T / seconds,
+                      "memory": torch.cuda.max_memory_allocated() if a.device != "cpu" else 0,
                       "parameters": sum(p.numel() for p in model.parameters())}))
 
 

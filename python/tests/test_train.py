@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
@@ -204,16 +205,20 @@ steps = 1
     assert [(row["run"], row["holds"]) for row in rows] == [("a", True), ("b", False)]
 
 
-def torchrun(out: Path, *more: str, restarts: int = 0) -> list[str]:
-    return [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node", "2",
-            "--max-restarts", str(restarts), *command(out, "--model.dropout", "0", *more)]
+def torchrun(out: Path, *more: str, processes: int = 2, restarts: int = 0) -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node",
+            str(processes), "--max-restarts", str(restarts), *command(out, "--model.dropout", "0", *more)]
 
 
-def test_two_processes_train_the_same_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device, processes", [("cpu", 1), ("cpu", 2), ("cuda", 1), ("cuda", 2)])
+def test_processes_train_the_same_model(tmp_path: Path, device: str, processes: int) -> None:
+    """Gloo carries the gradients on a CPU, NCCL on GPUs."""
+    if device == "cuda" and torch.cuda.device_count() < processes:
+        pytest.skip(f"{torch.cuda.device_count()} GPUs, {processes} wanted")
     one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run(command(one, "--model.dropout", "0", "--schedule.steps", "20"), check=True, capture_output=True,
-                   env=ONE_THREAD)
-    done = subprocess.run(torchrun(two, "--schedule.steps", "20"), capture_output=True, text=True, env=ONE_THREAD)
+    more = ["--schedule.steps", "20", "--device", device, "--train.precision", "fp32"]
+    subprocess.run(command(one, "--model.dropout", "0", *more), check=True, capture_output=True, env=ONE_THREAD)
+    done = subprocess.run(torchrun(two, *more, processes=processes), capture_output=True, text=True, env=ONE_THREAD)
     assert done.returncode == 0, done.stderr
     a, b = numbers(one), numbers(two)
     assert [line["step"] for line in a] == [line["step"] for line in b]

@@ -12,7 +12,17 @@ namespace {
 
 Table table(const BenchTrainReport& report) {
   Table t{
-      {"mixer", "D", "parameters", "step ms", "tok/s", "eager PyTorch ms", "times as fast"}, {}};
+      {"mixer",
+       "D",
+       "parameters",
+       "step ms",
+       "tok/s",
+       "memory",
+       "eager PyTorch ms",
+       "its memory",
+       "times as fast"},
+      {}};
+  const auto bytes = [](double x) { return x > 0 ? short_bytes(x) : "-"; };
   for (const BenchTrainRow& r : report.rows) {
     const bool peer = r.peer_milliseconds > 0;
     t.rows.push_back(
@@ -21,7 +31,9 @@ Table table(const BenchTrainReport& report) {
          short_count(double(r.parameters)),
          fmt::format("{:.2f}", r.milliseconds),
          short_count(r.tokens_per_second),
+         bytes(r.memory),
          peer ? fmt::format("{:.2f}", r.peer_milliseconds) : "-",
+         bytes(r.peer_memory),
          peer ? fmt::format("{:.2f}", r.peer_milliseconds / r.milliseconds) : "-"}
     );
   }

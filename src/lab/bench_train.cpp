@@ -40,7 +40,7 @@ std::string peer_script() {
   throw DataError("{}: is not here; run this in the repository's root", name);
 }
 
-double peer_seconds(const BenchTrainOptions& o, const std::string& mixer, int64_t D, at::Device d) {
+Json peer_answer(const BenchTrainOptions& o, const std::string& mixer, int64_t D, at::Device d) {
   const std::string command = fmt::format(
       "{} {} --mixer {} --D {} --T {} --B {} --heads {} --layers {} --mlp_dim {} --vocabulary {} "
       "--steps {} "
@@ -65,7 +65,7 @@ double peer_seconds(const BenchTrainOptions& o, const std::string& mixer, int64_
   char buffer[4096];
   for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
   if (::pclose(pipe) != 0) throw RunError("the peer failed: {}", command);
-  return parse_json(text, "the peer's answer").at("seconds").get<double>();
+  return parse_json(text, "the peer's answer");
 }
 
 BenchTrainRow time_steps(
@@ -77,6 +77,7 @@ BenchTrainRow time_steps(
   m.D = D;
   m.mlp_dim = o.mlp_dim;
   m.vocabulary = o.vocabulary;
+  restart_memory_peak(device);
   const auto model = make_model(m, 0);
   model->to(device);
   Optimizer optimizer(*model, {});
@@ -106,7 +107,7 @@ BenchTrainRow time_steps(
   row.parameters = model->parameters_count();
   row.milliseconds = 1e3 * median(times);
   row.tokens_per_second = double(o.B * o.T) / median(times);
-  row.memory = memory_peak(device);
+  if (device.is_cuda()) row.memory = memory_peak(device);
   return row;
 }
 
@@ -124,15 +125,18 @@ BenchTrainReport bench_train(
     for (const int64_t D : o.D) {
       if (tell) tell(fmt::format("{} D={}", mixer, D));
       BenchTrainRow best;
-      double peer = 0;
+      Json peer;
       for (int64_t round = 0; round < o.rounds; ++round) {
         const BenchTrainRow row = time_steps(o, mixer, D, device, bf16);
         if (round == 0 || row.milliseconds < best.milliseconds) best = row;
         if (o.peer.empty()) continue;
-        const double taken = 1e3 * peer_seconds(o, mixer, D, device);
-        peer = round == 0 ? taken : std::min(peer, taken);
+        const Json answer = peer_answer(o, mixer, D, device);
+        if (peer.is_null() || answer.at("seconds") < peer.at("seconds")) peer = answer;
       }
-      best.peer_milliseconds = peer;
+      if (!peer.is_null()) {
+        best.peer_milliseconds = 1e3 * peer.at("seconds").get<double>();
+        best.peer_memory = peer.at("memory").get<double>();
+      }
       report.rows.push_back(best);
     }
   }
@@ -148,8 +152,9 @@ Json BenchTrainReport::json() const {
          {"parameters", r.parameters},
          {"milliseconds", r.milliseconds},
          {"tokens_per_second", r.tokens_per_second},
+         {"memory", r.memory},
          {"peer_milliseconds", r.peer_milliseconds},
-         {"memory", r.memory}}
+         {"peer_memory", r.peer_memory}}
     );
   }
   return json;

@@ -45,8 +45,8 @@ struct BenchTrainRow {
   std::string mixer;
   int64_t D = 0, parameters = 0;
   double milliseconds = 0, tokens_per_second = 0;  // median of the fastest round
-  double peer_milliseconds = 0;                    // 0: no peer
-  double memory = 0;                               // bytes
+  double memory = 0;                               // peak bytes, of a GPU
+  double peer_milliseconds = 0, peer_memory = 0;   // 0: no peer
 };
 struct BenchTrainReport {
   std::string device;

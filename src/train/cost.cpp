@@ -139,4 +139,9 @@ double memory_peak(at::Device device) {
   return double(usage.ru_maxrss) * 1024;
 }
 
+void restart_memory_peak(at::Device device) {
+  if (device.is_cuda())
+    c10::getDeviceAllocator(device.type())->resetPeakStats(std::max<int>(0, device.index()));
+}
+
 }  // namespace horner

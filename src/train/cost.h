@@ -26,6 +26,7 @@ double stated_flops(at::Device device, std::string_view precision);
 
 double memory_now(at::Device device
 );  // bytes: of the process on a CPU, of torch's tensors on a GPU
-double memory_peak(at::Device device);
+double memory_peak(at::Device device);  // since the start; of a GPU since restart_memory_peak
+void restart_memory_peak(at::Device device);
 
 }  // namespace horner

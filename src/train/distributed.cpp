@@ -77,7 +77,8 @@ std::string local_device(const std::string& device) {
 
 std::shared_ptr<Processes> Processes::join(at::Device device) {
   const int64_t world = number("WORLD_SIZE", 1), rank = number("RANK", 0);
-  if (world <= 1) return nullptr;
+  // One process that torchrun started goes the same way as many do.
+  if (world <= 1 && text("TORCHELASTIC_RUN_ID", "").empty()) return nullptr;
   HORNER_CHECK(rank < world, "RANK must be below WORLD_SIZE = {}, got {}", world, rank);
   HORNER_CHECK(device.is_cpu() || make_nccl(), "this build of libhorner_cuda.so knows no NCCL");
   auto group = std::make_shared<Processes>();
