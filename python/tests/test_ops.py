@@ -106,6 +106,14 @@ def test_compiled_is_eager(sample: Sample) -> None:
 
 
 @every_sample
+def test_outputs_are_laid_out_as_a_traced_graph_expects(sample: Sample) -> None:
+    inputs = with_grad({name: x.transpose(1, 2).clone().transpose(1, 2) for name, x in sample.inputs().items()})
+    result = sample.call(**inputs, **sample.everything)
+    assert all(x.is_contiguous() for x in tensors(result))
+    assert all(x.is_contiguous() for x in gradients(result, inputs))
+
+
+@every_sample
 def test_second_derivative_is_refused(sample: Sample) -> None:
     inputs = with_grad(sample.inputs())
     first = sample.call(**inputs, **sample.options).o.abs().square().sum()

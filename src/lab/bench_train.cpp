@@ -77,9 +77,9 @@ BenchTrainRow time_steps(
   m.D = D;
   m.mlp_dim = o.mlp_dim;
   m.vocabulary = o.vocabulary;
-  restart_memory_peak(device);
   const auto model = make_model(m, 0);
   model->to(device);
+  restart_memory_peak(device);
   Optimizer optimizer(*model, {});
   std::vector<double> times;
   for (int64_t step = 0; step < o.steps + kWarm; ++step) {

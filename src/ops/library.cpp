@@ -27,10 +27,15 @@ using torch::jit::Stack;
 // What a schema's Tensor is where there is none.
 at::Tensor nothing(const Call& call) { return at::empty({0}, call.in.v.options()); }
 
+// Every output is contiguous, as the Meta functions say: a compiled graph relies on it.
+std::vector<at::Tensor> contiguous(std::vector<at::Tensor> list) {
+  for (at::Tensor& x : list) x = x.contiguous();
+  return list;
+}
+
 void push_result(const Result& result, const Call& call, Stack* stack) {
-  torch::jit::push(
-      *stack, result.o, result.state.parts, result.norm.defined() ? result.norm : nothing(call)
-  );
+  const at::Tensor norm = result.norm.defined() ? result.norm.contiguous() : nothing(call);
+  torch::jit::push(*stack, result.o.contiguous(), contiguous(result.state.parts), norm);
 }
 
 std::string qualified(const Op& op, std::string_view suffix = "") {
@@ -72,7 +77,7 @@ struct Backward : Boxed {
         if (all[i].defined()) continue;
         all[i] = differentiable(leaves[i]) ? at::zeros_like(leaves[i]) : nothing(call);
       }
-      torch::jit::push(*stack, all);
+      torch::jit::push(*stack, contiguous(std::move(all)));
       return;
     }
     // AutogradBackward, which called this, has shut autograd out.
@@ -112,7 +117,7 @@ struct Backward : Boxed {
       const at::Tensor grad = differentiable(x) ? found[next++] : at::Tensor();
       all.push_back(grad.defined() ? grad : differentiable(x) ? at::zeros_like(x) : nothing(call));
     }
-    torch::jit::push(*stack, all);
+    torch::jit::push(*stack, contiguous(std::move(all)));
   }
 };
 
