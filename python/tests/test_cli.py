@@ -18,6 +18,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("words, code, line", [
     (["lst"], 2, "horner: unknown command 'lst'; did you mean 'list'?"),
+    (["list", "--mixer", "gal"], 2, "horner list: unknown mixer 'gal'; did you mean 'gla'?"),
     (["list", "--task", "mqr"], 2, "horner list: unknown task 'mqr'; did you mean 'mqar'?"),
     (["verify", "--devise", "cpu"], 2,
      "horner verify: unknown flag '--devise'; did you mean '--device'?"),
@@ -72,6 +73,12 @@ def test_list_json() -> None:
     assert ops["linear"]["state_bytes"] == 64 * 64 * 4
     assert ops["power"]["state_bytes"] == (1 + 64 + 64 * 65 // 2) * 65 * 4
     assert ops["power"]["options"]["order"]["default"] == 2
+
+
+def test_list_of_a_mixer() -> None:
+    mixers = {mixer["name"]: mixer for mixer in json.loads(run("list", "--json").stdout)["mixers"]}
+    assert json.loads(run("list", "--mixer", "gla", "--json").stdout) == mixers["gla"]
+    assert set(mixers["gla"]["options"]) <= set(run("list", "--mixer", "gla").stdout.split())
 
 
 def test_list_of_tasks_json() -> None:

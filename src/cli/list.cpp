@@ -71,6 +71,19 @@ const Op* op_of(const MixerType& type) {  // null: it has none; as the contract 
   return type.make(D, type.parse(type.variants.at(0)))->core(at::zeros({1, 2, D})).op;
 }
 
+Json as_json(const MixerType& type) {
+  const Op* op = op_of(type);
+  return {
+      {"name", type.name},
+      {"equation", type.equation},
+      {"paper", type.paper},
+      {"op", op ? Json(op->name) : Json()},
+      {"state_bytes", usual_bytes(type)},
+      {"state_settings", type.usual},
+      {"options", settings(type.describe())},
+      {"variants", type.variants}};
+}
+
 Json as_json() {
   Json list = Json::array();
   for (const Op& op : ops()) {
@@ -95,19 +108,7 @@ Json as_json() {
     );
   }
   Json rows = Json::array();
-  for (const MixerType& type : mixers()) {
-    const Op* op = op_of(type);
-    rows.push_back(
-        {{"name", type.name},
-         {"equation", type.equation},
-         {"paper", type.paper},
-         {"op", op ? Json(op->name) : Json()},
-         {"state_bytes", usual_bytes(type)},
-         {"state_settings", type.usual},
-         {"options", settings(type.describe())},
-         {"variants", type.variants}}
-    );
-  }
+  for (const MixerType& type : mixers()) rows.push_back(as_json(type));
   Json task_rows = Json::array();
   for (const TaskType& type : tasks()) task_rows.push_back(as_json(type));
   return {
@@ -160,7 +161,8 @@ Table task_table() {
   return table;
 }
 
-Table settings_table(const TaskType& type) {
+template <class Type>  // a mixer or a task
+Table settings_table(const Type& type) {
   Table table{{"setting", "default", "meaning"}, {}};
   for (const Description& d : type.describe()) {
     const std::string choices =
@@ -174,15 +176,22 @@ Table settings_table(const TaskType& type) {
 
 std::function<int()> declare_list(CLI::App& app) {
   const auto json = std::make_shared<bool>(false), markdown = std::make_shared<bool>(false);
-  const auto task = std::make_shared<std::string>();
+  const auto mixer = std::make_shared<std::string>(), task = std::make_shared<std::string>();
   CLI::Option* as = app.add_flag("--json", *json, "everything, as JSON");
   app.add_flag("--markdown", *markdown, "the tables as Markdown")->excludes(as);
-  app.add_option("--task", *task, "the settings of this task alone");
-  return [json, markdown, task] {
+  CLI::Option* one =
+      app.add_option("--mixer", *mixer, "the settings of this mixer alone, as in gla:heads=2");
+  app.add_option("--task", *task, "the settings of this task alone, as in mqar:T=128")
+      ->excludes(one);
+  return [json, markdown, mixer, task] {
     const auto show = [&](const Table& t) { return *markdown ? t.markdown() : t.text(); };
-    if (!task->empty()) {
-      const TaskType& type = find_task(*task);
+    const auto show_one = [&](const auto& type) {
       fmt::print("{}", *json ? as_json(type).dump(2) + "\n" : show(settings_table(type)));
+    };
+    if (!mixer->empty()) {
+      show_one(find_mixer(*mixer));
+    } else if (!task->empty()) {
+      show_one(find_task(*task));
     } else if (*json) {
       fmt::print("{}\n", as_json().dump(2));
     } else {
