@@ -20,7 +20,9 @@ inline void add_flag(CLI::App& app, const Field& field) {
     const auto assign = [field](const std::string& text) { set(field, text); };
     option = app.add_option_function<std::string>(name, assign, field.help);
     option->type_name(
-        field.choices.empty() ? type_name(field) : "{" + CLI::detail::join(field.choices, "|") + "}"
+        !field.choices.empty()     ? "{" + CLI::detail::join(field.choices, "|") + "}"
+        : field.initial.is_array() ? type_name(field) + " A,B,.."
+                                   : type_name(field)
     );
   }
   option->default_str(to_text(field.initial));
