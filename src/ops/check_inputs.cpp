@@ -187,7 +187,13 @@ c10::SymInt batch_of(const Inputs& in) {
 void check_state(const Op& op, const Inputs& in, const State& state, const Options& options) {
   if (state.empty()) return;
   HORNER_CHECK(options.causal, "[{}] both directions take no initial state", op.name);
-  const State zero = op.zero_state(in, 0, options);
+  Inputs shapes;  // no memory is touched: a step must cost no more than its state
+  for (const Input& input : op.inputs) {
+    const at::Tensor& x = in.*input.tensor;
+    if (x.defined())
+      shapes.*input.tensor = at::empty_symint(x.sym_sizes(), x.options().device(at::kMeta));
+  }
+  const State zero = op.zero_state(shapes, 0, options);
   HORNER_CHECK(
       state.parts.size() == zero.parts.size(),
       "[{}] a state has {} parts, got {}",
@@ -205,12 +211,12 @@ void check_state(const Op& op, const Inputs& in, const State& state, const Optio
       sizes[2] = part.sym_size(2);  // a cache may hold any number of tokens
     check_shape(op, fmt::format("part {} of the state", i), part, {{"(B,G,...)", sizes}});
     HORNER_CHECK(
-        part.device() == like.device() && part.is_floating_point() == like.is_floating_point(),
+        part.device() == in.v.device() && part.is_floating_point() == like.is_floating_point(),
         "[{}] part {} of the state must be {} on {}, got {} on {}",
         op.name,
         i,
         c10::str(like.scalar_type()),
-        like.device().str(),
+        in.v.device().str(),
         c10::str(part.scalar_type()),
         part.device().str()
     );
