@@ -77,8 +77,9 @@ if(benches)
     "${CMAKE_BINARY_DIR}/$<TARGET_SONAME_FILE_NAME:benchmark::benchmark>")
 endif()
 
-# A fuzzer is its *_fuzz.cpp and the torch-free sources that its line "// fuzz-sources: src/..."
-# names, over several lines if they are many; clang compiles them as one file.
+# A fuzzer is its *_fuzz.cpp, fmt, and the torch-free sources that its line "// fuzz-sources: src/..."
+# names, over several lines if they are many: clang compiles those as one file, once for all fuzzers
+# that name the same ones.
 file(GLOB_RECURSE fuzzers CONFIGURE_DEPENDS src/*_fuzz.cpp)
 if(fuzzers)
   find_program(clangxx clang++)
@@ -87,7 +88,28 @@ if(fuzzers)
   set(fuzz_flags -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
   execute_process(COMMAND "${clangxx}" ${fuzz_flags} fuzz_probe.cpp -o fuzz_probe
     WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" RESULT_VARIABLE no_fuzzer OUTPUT_QUIET ERROR_QUIET)
+  # fmt's headers are those of torch.
+  list(APPEND fuzz_flags "-I${CMAKE_SOURCE_DIR}/src" -isystem "${HORNER_TORCH}/include")
 endif()
+
+# Compiles sources to one file, and appends its name to the list `objects`.
+function(add_fuzz_object)
+  string(MD5 hash "${ARGN}")
+  set(object fuzz_${hash}.o)
+  list(APPEND objects ${object})
+  set(objects ${objects} PARENT_SCOPE)
+  if(object IN_LIST fuzz_objects)
+    return()
+  endif()
+  set(fuzz_objects ${fuzz_objects} ${object} PARENT_SCOPE)
+  set(parts ${ARGN})
+  list(TRANSFORM parts PREPEND "-include;${CMAKE_SOURCE_DIR}/")
+  list(JOIN ARGN " " names)
+  add_custom_command(OUTPUT ${object} DEPFILE ${object}.d VERBATIM
+    COMMAND "${clangxx}" ${fuzz_flags} ${parts} -MD -MF ${object}.d -MT ${object}
+            -x c++ -c /dev/null -o ${object}
+    COMMENT "Building for fuzzers: ${names}")
+endfunction()
 foreach(source IN LISTS fuzzers)
   get_filename_component(name "${source}" NAME_WE)
   string(REGEX REPLACE "(.*)_fuzz$" "fuzz_\\1" name "${name}")
@@ -99,11 +121,13 @@ foreach(source IN LISTS fuzzers)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
     file(STRINGS "${source}" lines REGEX "^// fuzz-sources:")
     string(REGEX MATCHALL "src/[^ ;]+" parts "${lines}")
-    list(TRANSFORM parts PREPEND "-include;${CMAKE_SOURCE_DIR}/")
+    set(objects "")
+    add_fuzz_object(src/core/fmt.cpp)
+    add_fuzz_object(${parts})
     add_custom_command(OUTPUT ${name} DEPFILE ${name}.d VERBATIM
-      COMMAND "${clangxx}" ${fuzz_flags} -DFMT_HEADER_ONLY "-I${CMAKE_SOURCE_DIR}/src" ${parts}
-              -MD -MF ${name}.d -MT ${name} "${source}" ${archives} -o ${name}
-      DEPENDS "${source}" COMMENT "Building fuzzer ${name}")
+      COMMAND "${clangxx}" ${fuzz_flags} -MD -MF ${name}.d -MT ${name}
+              "${source}" ${objects} ${archives} -o ${name}
+      DEPENDS "${source}" ${objects} COMMENT "Building fuzzer ${name}")
     add_custom_target(${name}_program ALL DEPENDS ${name})
     set(seconds ${HORNER_FUZZ_SECONDS_EACH})
     if(name STREQUAL "fuzz_safetensors")

@@ -37,12 +37,7 @@ std::function<int()> declare_compare(CLI::App& app) {
   const auto json = std::make_shared<bool>(false), dry = std::make_shared<bool>(false);
   app.add_option("mixers", *mixers, "mixer or mixer:settings, as in taylor:order=4,norm=l2")
       ->default_str(CLI::detail::join(options->mixers, " "));
-  app.add_option_function<std::string>(
-         "--config",
-         [options](const std::string& path) { from_toml_file(*options, path); },
-         "TOML file; flags stand above it"
-  )
-      ->type_name("FILE");
+  add_config(app, *options);
   add_flags(app, *options);
   app.add_flag("--dry-run", *dry, "print what would run, with the solved budgets, and run nothing");
   app.add_flag("--json", *json, "everything, as JSON");

@@ -1,7 +1,7 @@
 // A settings struct as command-line flags: --order 4, --causal, --no-causal, --model.mixer.order 4.
 //
 // CLI11 runs callbacks in the order in which options were declared: what is declared before the
-// flags (--config FILE) is overridden by them.
+// flags (add_config) is overridden by them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -37,6 +37,13 @@ inline void add_flag(CLI::App& app, const Field& field) {
 template <Settings T>
 void add_flags(CLI::App& app, T& settings) {
   for (const Field& field : fields(settings)) add_flag(app, field);
+}
+
+template <Settings T>
+void add_config(CLI::App& app, T& settings) {
+  const auto read = [&settings](const std::string& path) { from_toml_file(settings, path); };
+  app.add_option_function<std::string>("--config", read, "TOML file; flags stand above it")
+      ->type_name("FILE");
 }
 
 }  // namespace horner

@@ -33,12 +33,7 @@ std::function<int()> declare_train(CLI::App& app) {
   const auto options = std::make_shared<TrainOptions>();
   const auto json = std::make_shared<bool>(false), dry = std::make_shared<bool>(false),
              config = std::make_shared<bool>(false);
-  app.add_option_function<std::string>(
-         "--config",
-         [options](const std::string& path) { from_toml_file(*options, path); },
-         "TOML file; flags stand above it"
-  )
-      ->type_name("FILE");
+  add_config(app, *options);
   add_flags(app, *options);
   app.add_flag("--dry-run", *dry, "print parameters, state, FLOPs and memory, and train nothing");
   app.add_flag("--print-config", *config, "print every setting as it would be used, as TOML");

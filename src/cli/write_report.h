@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "core/file.h"
 #include "report/compare_page.h"
+#include "report/compare_table.h"
 #include "report/origin.h"
 
 namespace horner {

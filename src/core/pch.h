@@ -13,3 +13,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/check.h"
+#include "core/options.h"
