@@ -24,7 +24,7 @@ Interval shown(const Finding& f, const ArmScores& row) {
 }
 
 Table arms(const Finding& f) {
-  Table table{{"arm", f.score, "seeds", "parameters", "state", "seconds"}, {}};
+  Table table{{"arm", f.score, "seeds", "learning rate", "parameters", "state", "seconds"}, {}};
   for (const ArmScores& row : f.rows) {
     const size_t seeds = row.known().size();
     table.rows.push_back(
@@ -32,6 +32,9 @@ Table arms(const Finding& f) {
          (seeds > 0 ? with_interval(shown(f, row)) : "none") +
              (row.failure.empty() ? "" : "; failed: " + row.failure),
          std::to_string(seeds),
+         row.lr > 0
+             ? fmt::format("{:.2g}", row.lr) + (row.lr_note.empty() ? "" : ", " + row.lr_note)
+             : "-",
          row.parameters > 0 ? fmt::format("{:.0f}", row.parameters) : "-",
          row.state_bytes > 0 ? short_bytes(row.state_bytes) : "-",
          row.seconds > 0 ? fmt::format("{:.0f}", row.seconds) : "-"}

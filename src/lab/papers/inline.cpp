@@ -112,7 +112,9 @@ Paper inline_paper() {
             {E::above, "InLine", "InLine, no residual"},
             {E::above, "InLine", "softmax", -0.02}},
            3,
-           images},
+           images,
+           nullptr,
+           kRates},
           {"confusion",
            "In trained networks linear attention confuses queries; softmax and InLine keep them "
            "apart",
@@ -128,7 +130,8 @@ Paper inline_paper() {
             {E::above, "linear: pairs", "InLine: pairs"}},
            3,
            images,
-           confusions},
+           confusions,
+           kRates},
       }};
 }
 

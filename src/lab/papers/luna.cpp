@@ -40,7 +40,6 @@ constexpr const char* kText = "classify_text:set=clinc150,T=64";
 
 TrainOptions questions_of(Effort scale, const std::string& mixer) {
   TrainOptions o = classify(scale, kText, mixer);
-  o.schedule.steps = scale == Effort::gpu ? 4000 : 1000;
   o.model.positions = 64;
   return o;
 }
@@ -85,13 +84,15 @@ Paper luna_paper() {
             {E::above, "LUNA", "elu1"},
             {E::above, "LUNA", "softmax"}},
            3,
-           images},
+           images,
+           nullptr,
+           kRates},
           {"expressions",
            "On ListOps learned features are at softmax's level",
            "ListOps, both directions",
            "test/accuracy",
            {{E::above, "LUNA", "softmax", -0.02}, {E::above, "LUNA", "Performer", -0.02}},
-           3,
+           5,
            expressions},
           {"questions",
            "On text learned features beat fixed ones and softmax",
@@ -101,7 +102,9 @@ Paper luna_paper() {
             {E::above, "LUNA", "elu1"},
             {E::above, "LUNA", "softmax"}},
            3,
-           questions},
+           questions,
+           nullptr,
+           kRates},
           {"conversion",
            "A trained softmax encoder whose attention is replaced by LUNA, with all other weights "
            "kept and a brief training, loses almost nothing (99.7 % of BERT's score)",

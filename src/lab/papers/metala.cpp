@@ -174,7 +174,9 @@ Paper metala_paper() {
             {E::above, "MetaLA", "GLA"},
             {E::above, "MetaLA", "Based"}},
            3,
-           ordering},
+           ordering,
+           nullptr,
+           kRates},
           {"ablation",
            "The short convolution matters most, self-augmentation a little, a key of its own "
            "nothing",
@@ -183,7 +185,7 @@ Paper metala_paper() {
            {{E::above, "MetaLA", "no convolution"},
             {E::above, "MetaLA", "no self-augmentation"},
             {E::near, "with a key", "MetaLA", 0.02}},
-           3,
+           5,
            ablation},
       }};
 }

@@ -5,6 +5,8 @@
 
 namespace horner {
 
+inline const std::vector<double> kRates = {0.3, 1, 3};  // a claim's learning rates over its own
+
 // Multi-query recall of `pairs` pairs in T tokens: a causal convolution, then the mixer.
 TrainOptions recall(Effort scale, const std::string& mixer, int64_t T = 128, int64_t pairs = 24);
 // Language modelling on the bytes of the text that this machine has.

@@ -3,25 +3,37 @@
 namespace horner {
 namespace {
 
+// `own`: further settings of the selective rotation, where the paper has them for the task.
 std::vector<Arm> positions(
-    const std::string& mixer, const std::function<TrainOptions(const std::string&)>& options
+    const std::string& mixer,
+    const std::function<TrainOptions(const std::string&)>& options,
+    const std::string& own = ""
 ) {
-  std::vector<Arm> arms;
-  for (const auto& [label, kind] :
-       {std::pair{"none", "none"}, {"RoPE", "rope"}, {"selective", "selective_rope"}}) {
-    const char* join = mixer.find(':') == std::string::npos ? ":" : ",";
-    arms.push_back({label, options(fmt::format("{}{}position.kind={}", mixer, join, kind))});
-  }
-  return arms;
+  const std::string kind = mixer + ":position.kind=";
+  return {
+      {"none", options(kind + "none")},
+      {"RoPE", options(kind + "rope")},
+      {"selective", options(kind + "selective_rope" + own)}};
 }
 
+// Every angle at the same temperature, no gate: what tracks a state must turn by as much as it likes.
+constexpr const char* kTracking = ",position.base=1,position.gate=none";
+// The spectrum of random features, low rank, differences instead of a convolution.
+constexpr const char* kCopying =
+    ",position.increment=skip,position.rank=32,position.temperature=rfa,"
+    "position.temperature_max=0.25";
+
 std::vector<Arm> copying(Effort scale) {
-  return positions("gla", [&](const std::string& mixer) {
-    TrainOptions o = track(scale, "copy:M=16,G=4,A=28", mixer, 64);
-    o.model.layers = 2;
-    o.model.mlp = "swiglu";
-    return o;
-  });
+  return positions(
+      "gla",
+      [&](const std::string& mixer) {
+        TrainOptions o = track(scale, "copy:M=16,G=4,A=28", mixer, 64);
+        o.model.layers = 2;
+        o.model.mlp = "swiglu";
+        return o;
+      },
+      kCopying
+  );
 }
 
 std::vector<Arm> mqar(Effort scale) {
@@ -29,17 +41,23 @@ std::vector<Arm> mqar(Effort scale) {
 }
 
 std::vector<Arm> swaps(Effort scale) {
-  return positions("gla", [&](const std::string& mixer) {
-    return track(scale, "group:group=Z2,k=32", mixer, 128);
-  });
+  return positions(
+      "gla",
+      [&](const std::string& mixer) { return track(scale, "group:group=Z2,k=32", mixer, 128); },
+      kTracking
+  );
 }
 
 std::vector<Arm> rotations(Effort scale) {
-  return positions("deltanet", [&](const std::string& mixer) {
-    TrainOptions o = track(scale, "group:group=Z3,k=32", mixer, 128);
-    o.model.layers = 2;
-    return o;
-  });
+  return positions(
+      "deltanet",
+      [&](const std::string& mixer) {
+        TrainOptions o = track(scale, "group:group=Z3,k=32", mixer, 128);
+        o.model.layers = 2;
+        return o;
+      },
+      kTracking
+  );
 }
 
 std::vector<Arm> text(Effort scale) {
@@ -65,7 +83,9 @@ Paper selective_rope_paper() {
            "test/accuracy",
            {{E::above, "selective", "RoPE"}, {E::above, "RoPE", "none"}},
            3,
-           mqar},
+           mqar,
+           nullptr,
+           kRates},
           {"state tracking",
            "One layer of GLA with selective rotation learns to swap (S2 = Z2) and extrapolates; "
            "without position and with RoPE it fails at the training length",
@@ -75,14 +95,18 @@ Paper selective_rope_paper() {
             {E::under, "RoPE", "", 0.7},
             {E::under, "none", "", 0.7}},
            3,
-           swaps},
+           swaps,
+           nullptr,
+           kRates},
           {"thirds",
            "Two layers of DeltaNet with selective rotation solve A3 = Z3 at the training length",
            "running sums modulo 3, trained and tested on 32 steps",
            "test/accuracy",
            {{E::reaches, "selective", "", 0.9}, {E::above, "selective", "none"}},
            3,
-           rotations},
+           rotations,
+           nullptr,
+           kRates},
           {"copying",
            "With selective rotation a copy learned on short strings extends to longer ones; with "
            "RoPE not",
@@ -91,7 +115,9 @@ Paper selective_rope_paper() {
            "64/accuracy",
            {{E::above, "selective", "RoPE"}, {E::above, "selective", "none"}},
            3,
-           copying},
+           copying,
+           nullptr,
+           kRates},
           {"text",
            "In language modelling selective rotation is at least as good as RoPE",
            "bytes of text",
@@ -99,7 +125,7 @@ Paper selective_rope_paper() {
            {{E::above, "gla selective", "gla RoPE", -0.01},
             {E::above, "gla selective", "gla none", -0.01},
             {E::above, "softmax selective", "softmax none"}},
-           3,
+           5,
            text},
       }};
 }

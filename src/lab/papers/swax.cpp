@@ -26,8 +26,7 @@ std::vector<Arm> with_windows(const TrainOptions& base) {
 
 std::vector<Arm> needles(Effort scale) {
   TrainOptions o = track(scale, "needle:T=64,m=1", "mlstm", 256);
-  o.model.layers = 2;
-  o.model.D = scale == Effort::gpu ? 128 : 64;
+  o.model.layers = 4;
   o.model.mlp = "swiglu";
   return with_windows(o);
 }
@@ -51,7 +50,7 @@ Paper swax_paper() {
             {E::above, "middle window", "short window"},
             {E::above, "short window", "pure mLSTM"},
             {E::above, "stochastic", "long window"}},
-           3,
+           5,
            text},
           {"needle",
            "Far beyond the window a short window recalls better than a long one, and a stochastic "
@@ -61,7 +60,9 @@ Paper swax_paper() {
            "256/accuracy",
            {{E::above, "short window", "long window"}, {E::above, "stochastic", "long window"}},
            3,
-           needles},
+           needles,
+           nullptr,
+           kRates},
       }};
 }
 

@@ -39,7 +39,7 @@ Paper two_mamba_paper() {
             {E::above, "2Mamba", "Mamba-2S"},
             {E::above, "2Mamba", "softmax", -0.02},
             {E::above, "2Mamba-E", "softmax"}},
-           3,
+           5,
            parts},
       }};
 }
