@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/nearest.h"
+#include "train/evaluate.h"
 #include "train/run_folder.h"
 
 namespace horner {
@@ -25,8 +26,7 @@ double score_of(const TrainResult& result, const std::string& name) {
                       : (where == "valid" ? result.valid : result.lengths.at(std::stoll(where)));
   const auto found = scores.values.find(what);
   if (found == scores.values.end()) throw RunError("the run has no score {}", name);
-  const bool less_is_better = what == "loss" || what == "bits per byte" || what == "mse";
-  return less_is_better ? -found->second : found->second;
+  return smaller_is_better(what) ? -found->second : found->second;
 }
 
 const ArmScores& row_of(const std::vector<ArmScores>& rows, const std::string& arm) {
@@ -120,10 +120,33 @@ class Plan {
     return chosen;
   }
   std::string note(const Claim& claim, double rate) const {
-    if (claim.rates.size() < 2) return "";
+    if (claim.rates.size() < 3) return "";
     return rate == claim.rates.front()  ? "lowest tried"
            : rate == claim.rates.back() ? "highest tried"
                                         : "";
+  }
+
+  // "; mqar:T=128, 2 layers, D = 64, 1200 steps of 64 examples", and the learning rates.
+  std::string sizes(const Claim& claim) const {
+    const std::vector<Arm> all = arms(claim);
+    if (all.empty()) return "";
+    const TrainOptions run = settled(all[0].options, o_, 0);
+    std::string text = fmt::format(
+        "; {}, {} layers, D = {}, {} steps of {} examples",
+        run.task,
+        run.model.layers,
+        run.model.D,
+        run.schedule.steps,
+        run.train.batch
+    );
+    if (o_.steps > 0) text += fmt::format(" instead of {}", all[0].options.schedule.steps);
+    if (!claim.rates.empty())
+      text += fmt::format(
+          ", {:g} times the learning rate {:g}, the best on validation",
+          fmt::join(claim.rates, ", "),
+          run.optim.lr
+      );
+    return text;
   }
 
  private:
@@ -246,7 +269,8 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
     finding.seconds += std::chrono::duration<double>(took).count();
   }
   if (claim.measure != nullptr && !failure.empty()) return;  // its rows are not those of the arms
-  for (const Expectation& e : claim.expects) finding.judgements.push_back(judge(e, finding.rows));
+  for (const Expectation& e : claim.expects)
+    finding.judgements.push_back(judge(e, finding.rows, claim.measure != nullptr));
   finding.verdict = overall(finding.judgements);
 }
 
@@ -269,7 +293,20 @@ std::vector<double> ArmScores::known() const {
   return list;
 }
 
-Judgement judge(const Expectation& e, const std::vector<ArmScores>& rows) {
+std::string Expectation::text(bool computed) const {
+  switch (kind) {
+    case near: return fmt::format("{} within {:g} of {}", a, margin, b);
+    case reaches: return fmt::format("{} above {:g}", a, margin);
+    case under: return fmt::format("{} below {:g}", a, margin);
+    case above: break;
+  }
+  if (margin < 0)
+    return fmt::format("{} at most {:g} {} than {}", a, -margin, computed ? "smaller" : "worse", b);
+  const std::string by = margin > 0 ? fmt::format(" by {:g}", margin) : "";
+  return fmt::format("{} {} than {}{}", a, computed ? "larger" : "better", b, by);
+}
+
+Judgement judge(const Expectation& e, const std::vector<ArmScores>& rows, bool computed) {
   const ArmScores& a = row_of(rows, e.a);
   const bool two = e.kind == Expectation::above || e.kind == Expectation::near;
   ArmScores value = a;
@@ -280,9 +317,7 @@ Judgement judge(const Expectation& e, const std::vector<ArmScores>& rows) {
   }
   const std::vector<double> scores = value.known();
   Judgement judged;
-  static constexpr const char* kForms[] = {
-      "{} - {} > {:g}", "|{} - {}| < {:g}", "{}{} > {:g}", "{}{} < {:g}"};
-  judged.text = fmt::format(fmt::runtime(kForms[e.kind]), e.a, two ? e.b : "", e.margin);
+  judged.text = e.text(computed);
   judged.verdict = Verdict::not_shown;
   if (scores.empty()) return judged;
   judged.value = a.exact ? Interval{scores[0], 0, 1} : t_interval(scores);
@@ -343,7 +378,7 @@ std::vector<Reproduction> reproduce(
     for (const Claim& claim : paper->claims) {
       if (std::find(claims.begin(), claims.end(), &claim) == claims.end()) continue;
       Finding finding{claim.name, claim.says, claim.setting, claim.score, o.scale};
-      if (o.steps > 0) finding.setting += fmt::format("; {} steps instead of its own", o.steps);
+      finding.setting += plan.sizes(claim);
       judge_claim(claim, plan, finding);
       if (finding.device.empty()) finding.device = describe_device(at::kCPU);
       if (finding.commit.empty()) finding.commit = commit();

@@ -39,6 +39,8 @@ struct Expectation {
   Kind kind;
   std::string a, b;  // labels of arms; b: of above and near
   double margin = 0;
+  // "softmax better than linear"; of computed rows, where more is not better: "larger than".
+  std::string text(bool computed) const;
 };
 
 struct ArmScores {
@@ -85,7 +87,7 @@ const std::vector<Paper>& papers();
 const Paper& find_paper(std::string_view name);
 
 struct Judgement {
-  std::string text;  // "softmax - linear > 0"
+  std::string text;  // "softmax better than linear"
   Interval value;
   Verdict verdict;
 };
@@ -145,7 +147,7 @@ std::vector<Reproduction> reproduce(
 );
 
 // Whether rows show what was expected.
-Judgement judge(const Expectation&, const std::vector<ArmScores>& rows);
+Judgement judge(const Expectation&, const std::vector<ArmScores>& rows, bool computed = false);
 Verdict overall(const std::vector<Judgement>&);
 
 }  // namespace horner

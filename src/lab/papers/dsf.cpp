@@ -25,9 +25,9 @@ std::vector<Arm> families(Effort scale) {
 
 std::vector<Arm> normalisers(Effort scale) {
   return {
-      {"exp", recall(scale, "norm_attention:normaliser=exp,key=64")},
-      {"softplus", recall(scale, "norm_attention:normaliser=softplus,key=64")},
-      {"sigmoid", recall(scale, "norm_attention:normaliser=sigmoid,key=64")}};
+      {"exp", recall(scale, "norm_attention:heads=1,key=64")},
+      {"softplus", recall(scale, "norm_attention:heads=1,key=64,normaliser=softplus")},
+      {"sigmoid", recall(scale, "norm_attention:heads=1,key=64,normaliser=sigmoid")}};
 }
 
 std::vector<Arm> transitions(Effort scale) {

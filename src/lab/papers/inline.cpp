@@ -104,8 +104,7 @@ Paper inline_paper() {
            collisions},
           {"images",
            "InLine beats linear attention on images and reaches softmax; its local residual is "
-           "part "
-           "of the gain",
+           "part of the gain",
            "grey CIFAR-10 in patches of 4 x 4 pixels",
            "test/accuracy",
            {{E::above, "InLine", "linear"},
@@ -119,8 +118,7 @@ Paper inline_paper() {
            "In trained networks linear attention confuses queries; softmax and InLine keep them "
            "apart",
            "the models of the claim `images`, one test image: share of pairs of different queries "
-           "with "
-           "the same weights, and how far the weights of q and 2 q are apart",
+           "with the same weights, and how far the weights of q and 2 q are apart",
            "value",
            {{E::under, "linear: q and 2 q", "", 1e-3},
             {E::reaches, "InLine: q and 2 q", "", 1e-3},

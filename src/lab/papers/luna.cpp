@@ -32,6 +32,7 @@ std::vector<Arm> expressions(Effort scale) {
   return features_on(scale, [&](const std::string& mixer) {
     TrainOptions o = classify(scale, gpu ? "listops" : "listops:above=10,below=128", mixer);
     o.model.positions = gpu ? 2000 : 128;
+    if (!gpu) o.schedule.steps = 600, o.schedule.warmup = 30, o.optim.lr = 1e-3;
     return o;
   });
 }
@@ -40,6 +41,7 @@ constexpr const char* kText = "classify_text:set=clinc150,T=64";
 
 TrainOptions questions_of(Effort scale, const std::string& mixer) {
   TrainOptions o = classify(scale, kText, mixer);
+  if (scale == Effort::cpu) o.schedule.steps = 1000, o.schedule.warmup = 50;
   o.model.positions = 64;
   return o;
 }
@@ -92,7 +94,7 @@ Paper luna_paper() {
            "ListOps, both directions",
            "test/accuracy",
            {{E::above, "LUNA", "softmax", -0.02}, {E::above, "LUNA", "Performer", -0.02}},
-           5,
+           3,
            expressions},
           {"questions",
            "On text learned features beat fixed ones and softmax",
@@ -102,9 +104,7 @@ Paper luna_paper() {
             {E::above, "LUNA", "elu1"},
             {E::above, "LUNA", "softmax"}},
            3,
-           questions,
-           nullptr,
-           kRates},
+           questions},
           {"conversion",
            "A trained softmax encoder whose attention is replaced by LUNA, with all other weights "
            "kept and a brief training, loses almost nothing (99.7 % of BERT's score)",

@@ -148,8 +148,7 @@ Paper metala_paper() {
            "Dynamic memory (C1) needs a dynamic decay; any static map with bounded parameters (C2) "
            "needs a query and no fixed decay; MetaLA does both with the fewest groups (C3)",
            "two random rows of 1024 tokens, one channel a row, best parameters in closed form or "
-           "by "
-           "a grid",
+           "by a grid",
            "value",
            {{E::reaches, "fixed decay: C1 error", "", 0.1},
             {E::reaches, "no decay: C1 error", "", 0.1},
@@ -185,7 +184,7 @@ Paper metala_paper() {
            {{E::above, "MetaLA", "no convolution"},
             {E::above, "MetaLA", "no self-augmentation"},
             {E::near, "with a key", "MetaLA", 0.02}},
-           5,
+           3,
            ablation},
       }};
 }
