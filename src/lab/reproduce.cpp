@@ -77,8 +77,8 @@ std::vector<const Claim*> chosen(
   return list;
 }
 
-// The runs of some claims, each once, in three stages: the first seed tries the learning rates, the
-// other seeds follow, and what begins with another's weights comes last.
+// The runs of some claims, each once, in three stages: the first seed tries the learning rates, where
+// there are several; the other seeds follow; what begins with another's weights comes last.
 class Plan {
  public:
   Plan(const std::vector<const Claim*>& claims, const ReproduceOptions& o)
@@ -182,12 +182,13 @@ class Plan {
     for (const Claim* claim : claims_) {
       for (int64_t seed = 0; seed < seeds(*claim); ++seed) {
         for (const Arm& arm : arms(*claim)) {
-          if (arm.after.empty() != (stage != begins) || (stage == tries && seed > 0)) continue;
+          const bool waits = seed > 0 && rates(*claim, arm).size() > 1;  // for the first seed
+          if (arm.after.empty() != (stage != begins) || (stage == tries && waits)) continue;
           if (stage != tries) {
             add(run_of(*claim, arm, seed));
             continue;
           }
-          for (const double rate : rates(*claim, arm)) add(run_at(*claim, arm, 0, rate));
+          for (const double rate : rates(*claim, arm)) add(run_at(*claim, arm, seed, rate));
         }
       }
     }
