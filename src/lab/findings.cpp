@@ -28,7 +28,9 @@ Json Finding::json() const {
          {"parameters", row.parameters},
          {"state_bytes", row.state_bytes},
          {"seconds", row.seconds},
-         {"failure", row.failure}}
+         {"failure", row.failure},
+         {"lr", row.lr},
+         {"lr_note", row.lr_note}}
     );
   }
   for (const Judgement& j : judgements) {
@@ -71,6 +73,8 @@ Finding Finding::from(const Json& json) {
     scores.state_bytes = row.at("state_bytes");
     scores.seconds = row.at("seconds");
     scores.failure = row.at("failure");
+    scores.lr = row.value("lr", 0.0);
+    scores.lr_note = row.value("lr_note", "");
     f.rows.push_back(scores);
   }
   for (const Json& j : json.at("judgements")) {

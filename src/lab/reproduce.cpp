@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "core/check.h"
 #include "core/commit.h"
@@ -10,6 +11,7 @@
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/nearest.h"
+#include "train/evaluate.h"
 #include "train/run_folder.h"
 
 namespace horner {
@@ -24,8 +26,7 @@ double score_of(const TrainResult& result, const std::string& name) {
                       : (where == "valid" ? result.valid : result.lengths.at(std::stoll(where)));
   const auto found = scores.values.find(what);
   if (found == scores.values.end()) throw RunError("the run has no score {}", name);
-  const bool less_is_better = what == "loss" || what == "bits per byte" || what == "mse";
-  return less_is_better ? -found->second : found->second;
+  return smaller_is_better(what) ? -found->second : found->second;
 }
 
 const ArmScores& row_of(const std::vector<ArmScores>& rows, const std::string& arm) {
@@ -76,58 +77,126 @@ std::vector<const Claim*> chosen(
   return list;
 }
 
-// The runs of some claims, each once.
+// The runs of some claims, each once, in three stages: the first seed tries the learning rates, where
+// there are several; the other seeds follow; what begins with another's weights comes last.
 class Plan {
  public:
-  Plan(const std::vector<const Claim*>& claims, const ReproduceOptions& o) : o_(o) {
-    for (const Claim* claim : claims) {
-      if (claim->arms == nullptr) continue;
-      for (int64_t seed = 0; seed < seeds(*claim); ++seed) {
-        for (const Arm& arm : arms(*claim)) add(*claim, arm, seed);
-      }
-    }
-  }
+  Plan(const std::vector<const Claim*>& claims, const ReproduceOptions& o)
+      : claims_(claims), o_(o) {}
   int64_t seeds(const Claim& claim) const { return o_.seeds > 0 ? o_.seeds : claim.seeds; }
   std::vector<Arm> arms(const Claim& claim) const {
+    if (claim.arms == nullptr) return {};
     return claim.arms(o_.scale == "gpu" ? Effort::gpu : Effort::cpu);
   }
 
   void run(const std::string& program, const RunsTell& tell) {
-    for (const bool later : {false, true}) {  // what begins with another's weights waits for them
-      std::vector<TrainOptions> now;
-      for (const auto& name : order_) {
-        if (runs_.at(name).from.empty() != later) now.push_back(runs_.at(name));
-      }
+    for (const Stage stage : kStages) {
+      const std::vector<TrainOptions> now = runs_of(stage);
       const auto outcomes = run_all(now, size_t(o_.jobs), program, tell);
       for (size_t i = 0; i < now.size(); ++i) outcomes_[now[i].name] = outcomes[i];
     }
   }
   void read() {
-    for (const auto& [name, run] : runs_) {
-      outcomes_[name] = finished(run) ? RunOutcome{read_result(folder_of(run)), ""}
-                                      : RunOutcome{{}, "has not finished"};
+    for (const Stage stage : kStages) {
+      for (const TrainOptions& run : runs_of(stage))
+        outcomes_[run.name] = finished(run) ? RunOutcome{read_result(folder_of(run)), ""}
+                                            : RunOutcome{{}, "has not finished"};
     }
   }
   const RunOutcome& outcome(const Claim& claim, const Arm& arm, int64_t seed) const {
     return outcomes_.at(run_of(claim, arm, seed).name);
   }
+  // The best of the claim's rates, by the validation of the first seed.
+  double rate(const Claim& claim, const Arm& arm) const {
+    double chosen = 1, best = NAN;
+    for (const double rate : rates(claim, arm)) {
+      const auto found = outcomes_.find(run_at(claim, arm, 0, rate).name);
+      if (found == outcomes_.end() || !found->second.failure.empty()) continue;
+      const double score = validation(claim, found->second.result);
+      if (score <= best) continue;
+      best = score;
+      chosen = rate;
+    }
+    return chosen;
+  }
+  std::string note(const Claim& claim, double rate) const {
+    if (claim.rates.size() < 3) return "";
+    return rate == claim.rates.front()  ? "lowest tried"
+           : rate == claim.rates.back() ? "highest tried"
+                                        : "";
+  }
+
+  // "; mqar:T=128, 2 layers, D = 64, 1200 steps of 64 examples", and the learning rates.
+  std::string sizes(const Claim& claim) const {
+    const std::vector<Arm> all = arms(claim);
+    if (all.empty()) return "";
+    const TrainOptions run = settled(all[0].options, o_, 0);
+    std::string text = fmt::format(
+        "; {}, {} layers, D = {}, {} steps of {} examples",
+        run.task,
+        run.model.layers,
+        run.model.D,
+        run.schedule.steps,
+        run.train.batch
+    );
+    if (o_.steps > 0) text += fmt::format(" instead of {}", all[0].options.schedule.steps);
+    if (!claim.rates.empty())
+      text += fmt::format(
+          ", {:g} times the learning rate {:g}, the best on validation",
+          fmt::join(claim.rates, ", "),
+          run.optim.lr
+      );
+    return text;
+  }
 
  private:
-  TrainOptions run_of(const Claim& claim, const Arm& arm, int64_t seed) const {
+  enum Stage { tries, others, begins };
+  static constexpr Stage kStages[] = {tries, others, begins};
+
+  static std::vector<double> rates(const Claim& claim, const Arm& arm) {
+    return claim.rates.empty() || !arm.after.empty() ? std::vector<double>{1} : claim.rates;
+  }
+  // Of what the claim scores, on validation.
+  static double validation(const Claim& claim, const TrainResult& result) {
+    const size_t slash = claim.score.find('/');
+    const bool own = slash == std::string::npos;  // a measure's unit is none of the runs' scores
+    return score_of(result, "valid/" + (own ? result.metric : claim.score.substr(slash + 1)));
+  }
+  TrainOptions run_at(const Claim& claim, const Arm& arm, int64_t seed, double rate) const {
     TrainOptions options = arm.options;
+    options.optim.lr *= rate;
     for (const Arm& first : arms(claim)) {
-      if (first.label == arm.after) options.from = folder_of(settled(first.options, o_, seed));
+      if (first.label == arm.after) options.from = folder_of(run_of(claim, first, seed));
     }
     return settled(options, o_, seed);
   }
-  void add(const Claim& claim, const Arm& arm, int64_t seed) {
-    const TrainOptions run = run_of(claim, arm, seed);
-    if (runs_.emplace(run.name, run).second) order_.push_back(run.name);
+  TrainOptions run_of(const Claim& claim, const Arm& arm, int64_t seed) const {
+    return run_at(claim, arm, seed, rate(claim, arm));
+  }
+  std::vector<TrainOptions> runs_of(Stage stage) const {
+    std::vector<TrainOptions> list;
+    std::set<std::string> names;
+    const auto add = [&](const TrainOptions& run) {
+      if (!outcomes_.contains(run.name) && names.insert(run.name).second) list.push_back(run);
+    };
+    for (const Claim* claim : claims_) {
+      for (int64_t seed = 0; seed < seeds(*claim); ++seed) {
+        for (const Arm& arm : arms(*claim)) {
+          const bool waits = seed > 0 && rates(*claim, arm).size() > 1;  // for the first seed
+          if (arm.after.empty() != (stage != begins) || (stage == tries && waits)) continue;
+          if (stage != tries) {
+            add(run_of(*claim, arm, seed));
+            continue;
+          }
+          for (const double rate : rates(*claim, arm)) add(run_at(*claim, arm, seed, rate));
+        }
+      }
+    }
+    return list;
   }
 
+  const std::vector<const Claim*> claims_;
   const ReproduceOptions& o_;
-  std::vector<std::string> order_;
-  std::map<std::string, TrainOptions> runs_;
   std::map<std::string, RunOutcome> outcomes_;
 };
 
@@ -150,13 +219,22 @@ std::string describe_data(const Json& sources) {
   );
 }
 
+// "a", then "a; b": what differs between the runs of a claim is told of all.
+void also(std::string& list, const std::string& text) {
+  if (("; " + list + "; ").find("; " + text + "; ") == std::string::npos)
+    list += (list.empty() ? "" : "; ") + text;
+}
+
 // A row per arm, or what `measure` makes of the trained ones.
 void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
   Trial trial{finding.scale == "gpu" ? Effort::gpu : Effort::cpu, plan.seeds(claim), {}};
   std::vector<ArmScores> rows;
   std::string failure;
-  for (const Arm& arm : claim.arms == nullptr ? std::vector<Arm>{} : plan.arms(claim)) {
+  for (const Arm& arm : plan.arms(claim)) {
     ArmScores row{arm.label};
+    const double rate = plan.rate(claim, arm);
+    row.lr = rate * arm.options.optim.lr;
+    row.lr_note = plan.note(claim, rate);
     for (int64_t seed = 0; seed < trial.seeds; ++seed) {
       const RunOutcome& run = plan.outcome(claim, arm, seed);
       if (!run.failure.empty()) {
@@ -171,8 +249,13 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
       trial.folders[arm.label].push_back(run.result.folder);
       const std::string env = run.result.folder + "/env.json";
       const Json where = parse_json(read_file(env), env);
-      finding.device = where.at("device");
-      finding.commit = where.at("commit");
+      also(
+          finding.device,
+          fmt::format(
+              "{}, {}", where.at("device").get<std::string>(), run.result.options.train.precision
+          )
+      );
+      also(finding.commit, where.at("commit"));
       finding.data = describe_data(where.value("sources", Json()));
     }
     finding.seconds += row.seconds;
@@ -187,7 +270,8 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
     finding.seconds += std::chrono::duration<double>(took).count();
   }
   if (claim.measure != nullptr && !failure.empty()) return;  // its rows are not those of the arms
-  for (const Expectation& e : claim.expects) finding.judgements.push_back(judge(e, finding.rows));
+  for (const Expectation& e : claim.expects)
+    finding.judgements.push_back(judge(e, finding.rows, claim.measure != nullptr));
   finding.verdict = overall(finding.judgements);
 }
 
@@ -210,7 +294,20 @@ std::vector<double> ArmScores::known() const {
   return list;
 }
 
-Judgement judge(const Expectation& e, const std::vector<ArmScores>& rows) {
+std::string Expectation::text(bool computed) const {
+  switch (kind) {
+    case near: return fmt::format("{} within {:g} of {}", a, margin, b);
+    case reaches: return fmt::format("{} above {:g}", a, margin);
+    case under: return fmt::format("{} below {:g}", a, margin);
+    case above: break;
+  }
+  if (margin < 0)
+    return fmt::format("{} at most {:g} {} than {}", a, -margin, computed ? "smaller" : "worse", b);
+  const std::string by = margin > 0 ? fmt::format(" by {:g}", margin) : "";
+  return fmt::format("{} {} than {}{}", a, computed ? "larger" : "better", b, by);
+}
+
+Judgement judge(const Expectation& e, const std::vector<ArmScores>& rows, bool computed) {
   const ArmScores& a = row_of(rows, e.a);
   const bool two = e.kind == Expectation::above || e.kind == Expectation::near;
   ArmScores value = a;
@@ -221,9 +318,7 @@ Judgement judge(const Expectation& e, const std::vector<ArmScores>& rows) {
   }
   const std::vector<double> scores = value.known();
   Judgement judged;
-  static constexpr const char* kForms[] = {
-      "{} - {} > {:g}", "|{} - {}| < {:g}", "{}{} > {:g}", "{}{} < {:g}"};
-  judged.text = fmt::format(fmt::runtime(kForms[e.kind]), e.a, two ? e.b : "", e.margin);
+  judged.text = e.text(computed);
   judged.verdict = Verdict::not_shown;
   if (scores.empty()) return judged;
   judged.value = a.exact ? Interval{scores[0], 0, 1} : t_interval(scores);
@@ -284,10 +379,10 @@ std::vector<Reproduction> reproduce(
     for (const Claim& claim : paper->claims) {
       if (std::find(claims.begin(), claims.end(), &claim) == claims.end()) continue;
       Finding finding{claim.name, claim.says, claim.setting, claim.score, o.scale};
-      if (o.steps > 0) finding.setting += fmt::format("; {} steps instead of its own", o.steps);
-      finding.device = describe_device(at::kCPU);
-      finding.commit = commit();
+      finding.setting += plan.sizes(claim);
       judge_claim(claim, plan, finding);
+      if (finding.device.empty()) finding.device = describe_device(at::kCPU);
+      if (finding.commit.empty()) finding.commit = commit();
       const auto has_some = [](const ArmScores& row) { return !row.known().empty(); };
       if (o.read && std::none_of(finding.rows.begin(), finding.rows.end(), has_some)) continue;
       all.back().findings.push_back(std::move(finding));

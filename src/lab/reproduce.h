@@ -39,6 +39,8 @@ struct Expectation {
   Kind kind;
   std::string a, b;  // labels of arms; b: of above and near
   double margin = 0;
+  // "softmax better than linear"; of computed rows, where more is not better: "larger than".
+  std::string text(bool computed) const;
 };
 
 struct ArmScores {
@@ -47,6 +49,8 @@ struct ArmScores {
   bool exact = false;               // one score, computed without chance
   double parameters = 0, state_bytes = 0, seconds = 0;
   std::string failure = {};  // why a score is not there
+  double lr = 0;             // learning rate; 0: nothing was trained
+  std::string lr_note = {};  // "highest tried"
   std::vector<double> known() const;
 };
 
@@ -68,6 +72,9 @@ struct Claim {
   int64_t seeds = 3;
   std::vector<Arm> (*arms)(Effort) = nullptr;         // trained; a row each, but where there is
   void (*measure)(const Trial&, Finding&) = nullptr;  // computed rows: from scratch, from the arms
+  // Learning rates to try, over the arm's own: the one with the best validation on the first seed
+  // is that of all seeds.
+  std::vector<double> rates = {};
 };
 
 struct Paper {
@@ -80,15 +87,15 @@ const std::vector<Paper>& papers();
 const Paper& find_paper(std::string_view name);
 
 struct Judgement {
-  std::string text;  // "softmax - linear > 0"
+  std::string text;  // "softmax better than linear"
   Interval value;
   Verdict verdict;
 };
 
 struct Finding {
   std::string claim, says, setting, score, scale = {};
-  std::string device = {}, commit = {},
-              date = {};  // where its runs ran, from which source, when it was judged
+  // Where its runs ran and in which precision, from which source, when it was judged.
+  std::string device = {}, commit = {}, date = {};
   std::string data = {};  // files that they read: name, bytes, hash
   std::vector<ArmScores> rows = {};
   std::vector<Judgement> judgements = {};
@@ -140,7 +147,7 @@ std::vector<Reproduction> reproduce(
 );
 
 // Whether rows show what was expected.
-Judgement judge(const Expectation&, const std::vector<ArmScores>& rows);
+Judgement judge(const Expectation&, const std::vector<ArmScores>& rows, bool computed = false);
 Verdict overall(const std::vector<Judgement>&);
 
 }  // namespace horner

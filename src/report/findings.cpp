@@ -4,11 +4,15 @@
 
 #include "report/html.h"
 #include "report/table.h"
+#include "train/evaluate.h"
 
 namespace horner {
 namespace {
 
-bool is_loss(const Finding& f) { return f.score.ends_with("loss"); }
+// "test/loss"
+bool less_is_better(const Finding& f) {
+  return smaller_is_better(f.score.substr(f.score.find('/') + 1));
+}
 
 std::string number(double x) { return std::isfinite(x) ? fmt::format("{:.4g}", x) : "?"; }
 
@@ -19,19 +23,28 @@ std::string with_interval(const Interval& i) {
 // Scores as people know them: a loss is stored negatively.
 Interval shown(const Finding& f, const ArmScores& row) {
   Interval i = row.exact ? Interval{row.scores[0], 0, 1} : t_interval(row.known());
-  if (is_loss(f)) i.mean = -i.mean;
+  if (less_is_better(f)) i.mean = -i.mean;
   return i;
 }
 
+// "0.94 ± 0.02", and of how many seeds there is none.
+std::string score(const Finding& f, const ArmScores& row) {
+  const size_t known = row.known().size(), missing = row.scores.size() - known;
+  const std::string value = known > 0 ? with_interval(shown(f, row)) : "none";
+  if (row.failure.empty()) return value;
+  return fmt::format("{}; {} of {} seeds: {}", value, missing, row.scores.size(), row.failure);
+}
+
 Table arms(const Finding& f) {
-  Table table{{"arm", f.score, "seeds", "parameters", "state", "seconds"}, {}};
+  Table table{{"arm", f.score, "seeds", "learning rate", "parameters", "state", "seconds"}, {}};
   for (const ArmScores& row : f.rows) {
-    const size_t seeds = row.known().size();
     table.rows.push_back(
         {row.arm,
-         (seeds > 0 ? with_interval(shown(f, row)) : "none") +
-             (row.failure.empty() ? "" : "; failed: " + row.failure),
-         std::to_string(seeds),
+         score(f, row),
+         std::to_string(row.known().size()),
+         row.lr > 0
+             ? fmt::format("{:.2g}", row.lr) + (row.lr_note.empty() ? "" : ", " + row.lr_note)
+             : "-",
          row.parameters > 0 ? fmt::format("{:.0f}", row.parameters) : "-",
          row.state_bytes > 0 ? short_bytes(row.state_bytes) : "-",
          row.seconds > 0 ? fmt::format("{:.0f}", row.seconds) : "-"}
@@ -50,9 +63,32 @@ Table expectations(const Finding& f) {
   return table;
 }
 
+// Verdicts at a glance, with the expectations that were not met.
+Table summary(const Reproduction& r) {
+  Table table{{"claim", "scale", "verdict", "expected but not found"}, {}};
+  for (const Finding& f : r.findings) {
+    std::vector<std::string> missed;
+    for (const Judgement& j : f.judgements) {
+      if (j.verdict == f.verdict && j.verdict != Verdict::holds) missed.push_back(j.text);
+    }
+    table.rows.push_back(
+        {f.claim,
+         f.scale,
+         std::string(words(f.verdict)),
+         missed.empty() ? "-" : fmt::format("{}", fmt::join(missed, "; "))}
+    );
+  }
+  return table;
+}
+
 std::string heading(const Reproduction& r) {
   return fmt::format("{} (arXiv:{})", r.paper->title, r.paper->arxiv);
 }
+
+constexpr const char* kReading =
+    "Intervals are 95 % over seeds. Of two arms the difference by paired seeds is measured, "
+    "positive where the first is better: a higher accuracy, a lower loss. A claim holds when all "
+    "that is expected of it does; \"not shown\" means that an interval covers both sides.";
 
 bool one_unit(const Finding& f) { return f.score != "value"; }
 
@@ -64,6 +100,28 @@ Bars bars(const Finding& f) {
     picture.bars.push_back({row.arm, i.mean, i.low(), i.high()});
   }
   return picture;
+}
+
+SortTable cells(const Table& table) {
+  SortTable sorted{table.head, {}};
+  for (const auto& row : table.rows) {
+    sorted.rows.emplace_back();
+    for (const std::string& text : row) sorted.rows.back().push_back({text});
+  }
+  return sorted;
+}
+
+// Sorts by the numbers themselves: 5.5 KiB is less than 1 MiB.
+SortTable arm_cells(const Finding& f) {
+  SortTable sorted = cells(arms(f));
+  for (size_t i = 0; i < f.rows.size(); ++i) {
+    const ArmScores& row = f.rows[i];
+    const double mean = row.known().empty() ? NAN : shown(f, row).mean;
+    const double numbers[] = {
+        mean, double(row.known().size()), row.lr, row.parameters, row.state_bytes, row.seconds};
+    for (size_t n = 0; n < std::size(numbers); ++n) sorted.rows[i][n + 1].number = numbers[n];
+  }
+  return sorted;
 }
 
 std::string title(const Finding& f) {
@@ -95,22 +153,16 @@ std::string text(const Reproduction& r) {
         expectations(f).text()
     );
   }
-  Table summary{{"claim", "scale", "verdict", "seconds"}, {}};
-  for (const Finding& f : r.findings) {
-    summary.rows.push_back(
-        {f.claim, f.scale, std::string(words(f.verdict)), fmt::format("{:.0f}", f.seconds)}
-    );
-  }
-  return all + "\n" + summary.text();
+  return all + "\n" + summary(r).text();
 }
 
 std::string markdown(const Reproduction& r) {
   std::string all = fmt::format(
-      "# {}\n\nWritten by `horner reproduce {}`. A difference is that of paired seeds; for a loss "
-      "it "
-      "is counted so that more is better.\n",
+      "# {}\n\nWritten by `horner reproduce {}`. {}\n\n{}",
       heading(r),
-      r.paper->name
+      r.paper->name,
+      kReading,
+      summary(r).markdown()
   );
   if (!picture(r).empty())
     all += fmt::format("\n![every arm with its interval]({}.svg)\n", r.paper->name);
@@ -138,26 +190,19 @@ std::string picture(const Reproduction& r) {
 
 std::string page(const Reproduction& r, const std::string& command) {
   Page page{heading(r)};
-  std::vector<std::string> verdicts;
-  const auto sortable_of = [](const Table& table) {
-    SortTable sorted{table.head, {}};
-    for (const auto& row : table.rows) {
-      sorted.rows.emplace_back();
-      for (const std::string& cell : row) sorted.rows.back().push_back({cell});
-    }
-    return sortable(sorted);
-  };
+  size_t hold = 0;
+  page.sections.push_back({"Claims", paragraph(kReading) + sortable(cells(summary(r)))});
   for (const Finding& f : r.findings) {
-    verdicts.push_back(title(f));
+    hold += f.verdict == Verdict::holds ? 1 : 0;
     page.sections.push_back(
         {title(f),
          paragraph("The paper: " + f.says + ".") +
              paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) +
-             (one_unit(f) ? figure(svg(bars(f))) : "") + sortable_of(arms(f)) +
-             sortable_of(expectations(f))}
+             (one_unit(f) ? figure(svg(bars(f))) : "") + sortable(arm_cells(f)) +
+             sortable(cells(expectations(f)))}
     );
   }
-  page.verdict = fmt::format("{}.", fmt::join(verdicts, "; "));
+  page.verdict = fmt::format("{} of {} claims hold.", hold, r.findings.size());
   page.origin = {{"command", command}};
   return html(page);
 }

@@ -5,7 +5,9 @@
 //   selective_copy  the M tokens stand at distinct(G+M, M), sorted, blanks elsewhere; then M markers
 //   targets = the data in their order, at the markers
 //
-// An example draws the data first, then the places. The Mamba paper's setting (arXiv:2312.00752) is
+// With `least` the strings differ: least .. M tokens, blanks after the last marker.
+//
+// An example draws its number of tokens where they differ, the data, then the places. The Mamba paper's setting (arXiv:2312.00752) is
 // selective_copy:G=4080,M=16,A=16, that of MAD (arXiv:2403.17844) selective_copy:G=224,M=16,A=16.
 #pragma once
 
@@ -14,13 +16,14 @@
 namespace horner {
 
 struct CopyOptions : ExampleOptions {
-  int64_t G = 100, M = 10, A = 10;
+  int64_t G = 100, M = 10, A = 10, least = 0;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
     visit("G", G, "blanks");
     visit("M", M, "data tokens");
     visit("A", A, "ids: a blank, A - 2 data, a marker");
+    visit("least", least, "data tokens at least, M at most; 0: always M");
     ExampleOptions::visit(visit);
   }
 };
@@ -30,7 +33,8 @@ class Copy : public Generated {
   using Options = CopyOptions;
   explicit Copy(const Options& options, bool selective = false);
   TaskShape shape() const override;
-  std::shared_ptr<Task> at_length(int64_t T) const override;  // with other blanks
+  // With other blanks; where strings differ, one of all lengths: the longest that fits.
+  std::shared_ptr<Task> at_length(int64_t T) const override;
   std::vector<Baseline> baselines() const override;
   Json options() const override { return to_json(o_); }
 

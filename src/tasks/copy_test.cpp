@@ -23,6 +23,24 @@ TEST(Copy, Layout) {
   }
 }
 
+TEST(Copy, StringsOfManyLengths) {
+  std::set<std::ptrdiff_t> lengths;
+  for (const TestRow& row : rows("copy:G=1,M=6,least=2,A=6", Split::train, 200)) {
+    ASSERT_EQ(row.tokens.size(), 13u);
+    const auto M = std::count(row.tokens.begin(), row.tokens.end(), 5);
+    lengths.insert(M);
+    for (std::ptrdiff_t t = 0; t < 13; ++t) {
+      const bool asked = t > M && t <= 2 * M;  // M data, a blank, M markers, blanks
+      EXPECT_EQ(row.tokens[size_t(t)] == 5, asked);
+      EXPECT_EQ(row.targets[size_t(t)], asked ? row.tokens[size_t(t - M - 1)] : kNoTarget);
+    }
+  }
+  EXPECT_EQ(lengths, (std::set<std::ptrdiff_t>{2, 3, 4, 5, 6}));
+  const Batch longer =
+      make_task("copy:G=1,M=6,least=2,A=6")->at_length(21)->batch(Split::test, {0, 1});
+  EXPECT_EQ((longer.targets != kNoTarget).sum().item<int64_t>(), 2 * 10);
+}
+
 TEST(SelectiveCopy, KeepsTheOrderAndSpreadsThePlaces) {
   std::vector<int64_t> used(20);
   for (const TestRow& row : rows("selective_copy:G=16,M=4,A=6", Split::train, 2000)) {

@@ -85,8 +85,8 @@ const std::vector<TaskType>& tasks() {
           {"copy",
            "own",
            "write the tokens at the start again, after blanks",
-           {"", "G=0,M=3", "G=5,M=7,A=4,train=100"},
-           {"G=-1", "M=0", "A=3", "train=-1", "test=0"}}
+           {"", "G=0,M=3", "G=5,M=7,A=4,train=100", "G=0,M=6,least=2"},
+           {"G=-1", "M=0", "A=3", "train=-1", "test=0", "least=11"}}
       ),
       row<SelectiveCopy>(
           {"selective_copy",

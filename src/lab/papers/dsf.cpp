@@ -18,15 +18,16 @@ std::vector<Arm> families(Effort scale) {
   return {
       {"softmax", recall(scale, "softmax:heads=1,position.kind=none")},
       {"SSD", recall(scale, "mamba2:state=64,head=64,expand=1")},
+      {"S6", recall(scale, "s6:state=64,expand=1,block=bare")},
       {"norm attention", recall(scale, "norm_attention:heads=1,key=64")},
       {"linear attention", recall(scale, "linear:heads=1")}};
 }
 
 std::vector<Arm> normalisers(Effort scale) {
   return {
-      {"exp", recall(scale, "norm_attention:normaliser=exp,key=64")},
-      {"softplus", recall(scale, "norm_attention:normaliser=softplus,key=64")},
-      {"sigmoid", recall(scale, "norm_attention:normaliser=sigmoid,key=64")}};
+      {"exp", recall(scale, "norm_attention:heads=1,key=64")},
+      {"softplus", recall(scale, "norm_attention:heads=1,key=64,normaliser=softplus")},
+      {"sigmoid", recall(scale, "norm_attention:heads=1,key=64,normaliser=sigmoid")}};
 }
 
 std::vector<Arm> transitions(Effort scale) {
@@ -53,31 +54,40 @@ Paper dsf_paper() {
             {E::above, "norm attention K=32", "norm attention K=8"},
             {E::above, "norm attention K=128", "norm attention K=32"}},
            3,
-           state},
+           state,
+           nullptr,
+           kRates},
           {"families",
            "At an equal state: softmax > SSD > S6, about normalised attention, far above linear "
            "attention",
-           "MQAR, one head, K = 64; S6 left out, it is slow without its kernel",
+           "MQAR, one head, K = 64",
            "test/accuracy",
            {{E::above, "softmax", "SSD"},
-            {E::above, "SSD", "norm attention"},
+            {E::above, "SSD", "S6"},
+            {E::near, "S6", "norm attention", 0.1},
             {E::above, "norm attention", "linear attention"}},
            3,
-           families},
+           families,
+           nullptr,
+           kRates},
           {"normalisers",
            "The exponential, softplus and sigmoid normalisers do about equally well",
            "MQAR, norm attention, K = 64",
            "test/accuracy",
            {{E::near, "softplus", "exp", 0.1}, {E::near, "sigmoid", "exp", 0.1}},
            3,
-           normalisers},
+           normalisers,
+           nullptr,
+           kRates},
           {"transition",
            "The transition of S6 (a reversed sigmoid) makes the plain gated RNN recall better",
            "MQAR T=64, 4 pairs",
            "test/accuracy",
            {{E::above, "reversed sigmoid", "qLSTM"}},
            3,
-           transitions},
+           transitions,
+           nullptr,
+           kRates},
       }};
 }
 

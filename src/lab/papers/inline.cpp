@@ -104,21 +104,21 @@ Paper inline_paper() {
            collisions},
           {"images",
            "InLine beats linear attention on images and reaches softmax; its local residual is "
-           "part "
-           "of the gain",
+           "part of the gain",
            "grey CIFAR-10 in patches of 4 x 4 pixels",
            "test/accuracy",
            {{E::above, "InLine", "linear"},
             {E::above, "InLine", "InLine, no residual"},
             {E::above, "InLine", "softmax", -0.02}},
            3,
-           images},
+           images,
+           nullptr,
+           kRates},
           {"confusion",
            "In trained networks linear attention confuses queries; softmax and InLine keep them "
            "apart",
            "the models of the claim `images`, one test image: share of pairs of different queries "
-           "with "
-           "the same weights, and how far the weights of q and 2 q are apart",
+           "with the same weights, and how far the weights of q and 2 q are apart",
            "value",
            {{E::under, "linear: q and 2 q", "", 1e-3},
             {E::reaches, "InLine: q and 2 q", "", 1e-3},
@@ -128,7 +128,8 @@ Paper inline_paper() {
             {E::above, "linear: pairs", "InLine: pairs"}},
            3,
            images,
-           confusions},
+           confusions,
+           kRates},
       }};
 }
 

@@ -32,6 +32,7 @@ std::vector<Arm> expressions(Effort scale) {
   return features_on(scale, [&](const std::string& mixer) {
     TrainOptions o = classify(scale, gpu ? "listops" : "listops:above=10,below=128", mixer);
     o.model.positions = gpu ? 2000 : 128;
+    if (!gpu) o.schedule.steps = 600, o.schedule.warmup = 30, o.optim.lr = 1e-3;
     return o;
   });
 }
@@ -40,7 +41,7 @@ constexpr const char* kText = "classify_text:set=clinc150,T=64";
 
 TrainOptions questions_of(Effort scale, const std::string& mixer) {
   TrainOptions o = classify(scale, kText, mixer);
-  o.schedule.steps = scale == Effort::gpu ? 4000 : 1000;
+  if (scale == Effort::cpu) o.schedule.steps = 1000, o.schedule.warmup = 50;
   o.model.positions = 64;
   return o;
 }
@@ -85,7 +86,9 @@ Paper luna_paper() {
             {E::above, "LUNA", "elu1"},
             {E::above, "LUNA", "softmax"}},
            3,
-           images},
+           images,
+           nullptr,
+           kRates},
           {"expressions",
            "On ListOps learned features are at softmax's level",
            "ListOps, both directions",

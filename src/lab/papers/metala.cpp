@@ -148,8 +148,7 @@ Paper metala_paper() {
            "Dynamic memory (C1) needs a dynamic decay; any static map with bounded parameters (C2) "
            "needs a query and no fixed decay; MetaLA does both with the fewest groups (C3)",
            "two random rows of 1024 tokens, one channel a row, best parameters in closed form or "
-           "by "
-           "a grid",
+           "by a grid",
            "value",
            {{E::reaches, "fixed decay: C1 error", "", 0.1},
             {E::reaches, "no decay: C1 error", "", 0.1},
@@ -174,7 +173,9 @@ Paper metala_paper() {
             {E::above, "MetaLA", "GLA"},
             {E::above, "MetaLA", "Based"}},
            3,
-           ordering},
+           ordering,
+           nullptr,
+           kRates},
           {"ablation",
            "The short convolution matters most, self-augmentation a little, a key of its own "
            "nothing",

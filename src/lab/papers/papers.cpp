@@ -24,7 +24,7 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t p
   return o;
 }
 
-TrainOptions language(Effort scale, const std::vector<std::string>& pattern) {
+TrainOptions language(Effort scale, const std::vector<std::string>& pattern, int64_t steps) {
   const bool gpu = scale == Effort::gpu;
   TrainOptions o;
   o.task = fmt::format("byte:T={}", gpu ? 512 : 128);
@@ -32,7 +32,7 @@ TrainOptions language(Effort scale, const std::vector<std::string>& pattern) {
   o.model.layers = gpu ? 6 : 2;
   o.model.D = gpu ? 384 : 64;
   o.optim.lr = gpu ? 1e-3 : 3e-3;
-  o.schedule.steps = gpu ? 1000 : 600;
+  o.schedule.steps = gpu ? 1000 : steps;
   o.schedule.warmup = o.schedule.steps / 20;
   o.schedule.final_lr = 0.1;
   o.train.batch = gpu ? 32 : 16;
@@ -48,9 +48,9 @@ TrainOptions classify(Effort scale, const std::string& task, const std::string& 
   o.model.pattern = {mixer};
   o.model.layers = gpu ? 4 : 2;
   o.model.D = gpu ? 128 : 64;
-  o.optim.lr = 1e-3;
+  o.optim.lr = gpu ? 1e-3 : 2.5e-3;
   o.optim.weight_decay = 0.05;
-  o.schedule.steps = gpu ? 4000 : 600;
+  o.schedule.steps = gpu ? 4000 : 2000;
   o.schedule.warmup = o.schedule.steps / 20;
   o.train.batch = gpu ? 128 : 32;
   o.eval.every = 0;
@@ -68,10 +68,13 @@ TrainOptions track(
   o.model.D = 64;
   o.optim.lr = 2e-3;
   o.optim.weight_decay = 0;
-  o.schedule.steps = scale == Effort::gpu ? 6000 : 1000;
+  o.schedule.steps = scale == Effort::gpu ? 6000 : 1500;
   o.schedule.warmup = o.schedule.steps / 20;
   o.train.batch = scale == Effort::gpu ? 256 : 32;
-  o.eval.every = o.schedule.steps / 4;
+  o.train.target = 0.999;
+  o.eval.every = o.schedule.steps / 10;
+  o.eval.examples = 500;
+  o.eval.batch = 250;
   o.eval.lengths = {longer};
   return o;
 }

@@ -6,10 +6,10 @@ namespace horner {
 namespace {
 
 std::vector<Arm> arms_of(
-    Effort scale, const std::vector<std::pair<std::string, std::string>>& list
+    Effort scale, const std::vector<std::pair<std::string, std::string>>& list, int64_t steps = 600
 ) {
   std::vector<Arm> arms;
-  for (const auto& [label, mixer] : list) arms.push_back({label, language(scale, {mixer})});
+  for (const auto& [label, mixer] : list) arms.push_back({label, language(scale, {mixer}, steps)});
   return arms;
 }
 
@@ -33,7 +33,8 @@ std::vector<Arm> normalisers(Effort scale) {
        {"norm l2", "softmax:norm=l2"},
        {"norm rms", "softmax:norm=rms"},
        {"norm layer", "softmax:norm=layer"},
-       {"gate", "softmax:norm=gate,clamp=5"}}
+       {"gate", "softmax:norm=gate,clamp=5"}},
+      1500
   );
 }
 
@@ -82,8 +83,7 @@ Paper taylor_paper() {
       {
           {"orders",
            "More orders of the series bring the loss down to softmax's; from order 8 on there is "
-           "no "
-           "difference",
+           "no difference",
            "bytes of text, norm l2 in every arm, K = 16",
            "test/loss",
            {{E::above, "order 1", "order 0"},
@@ -117,8 +117,7 @@ Paper taylor_paper() {
            powers},
           {"probe",
            "In trained models the largest terms x^n / n! of the scores lie far above n = 1: at "
-           "order "
-           "5 to 23 in all layers but one of Llama-3-8B",
+           "order 5 to 23 in all layers but one of Llama-3-8B",
            "the softmax model on bytes of text, mean over its layers, n = 0 .. 10",
            "share",
            {{E::reaches, "all above order 4", "", 0.5}},

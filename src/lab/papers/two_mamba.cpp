@@ -30,8 +30,7 @@ Paper two_mamba_paper() {
       {
           {"parts",
            "A short convolution and a decay each help linear attention much; squared with both it "
-           "is "
-           "at softmax's level, with the exponential below it",
+           "is at softmax's level, with the exponential below it",
            "bytes of text",
            "test/loss",
            {{E::above, "linear + conv", "linear"},

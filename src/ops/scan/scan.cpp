@@ -12,14 +12,14 @@ namespace {
 
 struct Problem {
   at::Tensor g, b;  // (B,H,T,V)
-  at::Tensor h;     // (B,H,1,V), undefined at the start
+  at::Tensor h;     // (B,H,V), undefined at the start
 };
 
 Problem problem(const Inputs& in, const State& state) {
   const Operands x = operands(in);
   Problem p{x.g.squeeze(2), x.v.squeeze(2), {}};
   p.g = p.g.expand_as(p.b);
-  if (!state.empty()) p.h = state.parts[0].to(p.b.scalar_type()).unsqueeze(2);
+  if (!state.empty()) p.h = state.parts[0].to(p.b.scalar_type());
   return p;
 }
 
@@ -31,15 +31,14 @@ Result finish(const at::Tensor& h, const Inputs& in, const Options& options) {
 }
 
 Result recurrent(const Inputs& in, const State& state, const Options& options) {
-  auto [g, b, h] = problem(in, state);
-  const at::Tensor a = g.exp();
+  auto [g, v, h] = problem(in, state);
+  const std::vector<at::Tensor> a = g.exp().unbind(2), b = v.unbind(2);
   std::vector<at::Tensor> all;
-  for (int64_t t = 0; t < b.size(2); ++t) {
-    const at::Tensor bt = b.narrow(2, t, 1);
-    h = h.defined() ? a.narrow(2, t, 1) * h + bt : bt;  // h_t = a_t h_{t-1} + b_t
+  for (size_t t = 0; t < b.size(); ++t) {
+    h = h.defined() ? a[t] * h + b[t] : b[t];  // h_t = a_t h_{t-1} + b_t
     all.push_back(h);
   }
-  return finish(at::cat(all, 2), in, options);
+  return finish(at::stack(all, 2), in, options);
 }
 
 // h_t of every chunk from a zero state: after each round a pair covers twice as many tokens.
@@ -57,7 +56,7 @@ Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options&
   const auto [g, b, h0] = problem(in, state);
   const at::Tensor gs = to_chunks(g, C);  // (B,H,n,C,V)
   const at::Tensor inside = doubling(gs.exp(), to_chunks(b, C)), A = since_start(gs).exp();
-  at::Tensor h = h0.defined() ? h0.squeeze(2) : at::zeros_like(inside.select(2, 0).select(2, 0));
+  at::Tensor h = h0.defined() ? h0 : at::zeros_like(inside.select(2, 0).select(2, 0));
   std::vector<at::Tensor> entering;
   for (int64_t i = 0; i < inside.size(2); ++i) {
     entering.push_back(h);
@@ -74,6 +73,12 @@ Result parallel(const Inputs& in, const State& state, const Options& options) {
 
 Result chunked(const Inputs& in, const State& state, const Options& options) {
   return chunks_of(options.chunk, in, state, options);
+}
+
+// On a CPU a token of many channels is work enough for one step of the loop, and doubling log C times more.
+std::string_view choose(const Inputs& in, const State&, const Options&) {
+  const int64_t channels = in.v.size(0) * in.v.size(2) * in.v.size(3);
+  return in.v.is_cpu() && channels >= 4096 ? "recurrent" : "chunked";
 }
 
 State zero_state(const Inputs& in, const c10::SymInt&, const Options&) {
@@ -119,6 +124,7 @@ Op scan_op() {
       .zero_state = zero_state,
       .sample = sample,
       .check = check,
+      .choose = choose,
   };
   op.variants = {
       {"real", op.defaults},
