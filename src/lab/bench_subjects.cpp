@@ -27,6 +27,7 @@ const std::vector<BenchShape>& shapes() {
       {"D1", {64, 1, 16, 16, 16, 64}},  // one token of each of 64 streams
       {"D2", {64, 1, 16, 16, 128, 128}},
       {"D3", {256, 1, 16, 16, 128, 128}},
+      {"D4", {64, 1, 32, 32, 128, 128}},
       {"C1", {1, 512, 4, 4, 32, 32}},
       {"C2", {1, 512, 4, 4, 16, 32}},
   };
@@ -53,8 +54,8 @@ const std::vector<Subject>& subjects() {
       {"delta", "decay per head", "head", "", {"S1", "S2", "S3"}, {"C1"}},
       {"scan", "elementwise", "key", "", {"S2", "S3"}, {"C1"}},
       {"power", "order 2, one token", "none", "order=2", {"D1"}, {}},
-      {"linear", "decay per head, one token", "head", "", {"D2", "D3"}, {}},
-      {"delta", "decay per head, one token", "head", "", {"D2", "D3"}, {}},
+      {"linear", "decay per head, one token", "head", "", {"D2", "D3", "D4"}, {}},
+      {"delta", "decay per head, one token", "head", "", {"D2", "D3", "D4"}, {}},
   };
   return list;
 }
