@@ -63,7 +63,7 @@ Table table(const BenchReport& report) {
     cells.insert(
         cells.end(),
         {ms(r.forward),
-         both > 0 ? ms(r.both) : "no time: " + r.failure,
+         r.failure.empty() ? ms(r.both) : "no time: " + r.failure,
          short_ms(r.eager_forward.median),
          short_ms(r.eager_both.median),
          short_ms(r.floor_forward),
