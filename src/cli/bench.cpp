@@ -47,7 +47,8 @@ Table table(const BenchReport& report) {
        "memory"},
       {}};
   for (const BenchRow& r : report.rows) {
-    std::vector<std::string> cells = {r.op, r.variant, r.shape.name, r.program, r.form};
+    const std::string form = r.calls > 1 ? fmt::format("{}, {} states", r.form, r.calls) : r.form;
+    std::vector<std::string> cells = {r.op, r.variant, r.shape.name, r.program, form};
     const double forward = best(r.forward, r.eager_forward), both = best(r.both, r.eager_both);
     const bool own = r.program == "horner";
     const std::string error =
@@ -62,7 +63,7 @@ Table table(const BenchReport& report) {
     cells.insert(
         cells.end(),
         {ms(r.forward),
-         both > 0 ? ms(r.both) : "no time: " + r.failure,
+         r.failure.empty() ? ms(r.both) : "no time: " + r.failure,
          short_ms(r.eager_forward.median),
          short_ms(r.eager_both.median),
          short_ms(r.floor_forward),
@@ -82,7 +83,8 @@ Table table(const BenchReport& report) {
 std::string heading(const BenchReport& report) {
   std::string text = fmt::format(
       "{}: copy {:.0f} GB/s, matmul {:.3g} TFLOP/s{}. Times in ms: graph replays where there are "
-      "any, caches cleared; floor: bytes at the copy rate or FLOPs at the matmul rate; x peer: "
+      "any, caches cleared, one token: a state's share of a run over several; floor: bytes at the "
+      "copy rate or FLOPs at the matmul rate; x peer: "
       "how many times faster than the fastest peer of the same function, or than softmax.",
       report.device,
       report.copy_rate / 1e6,

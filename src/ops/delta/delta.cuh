@@ -31,8 +31,19 @@ struct DeltaTokens {
 cudaError_t delta_recurrent(const DeltaTokens&, cudaStream_t);
 cudaError_t delta_recurrent_backward(const DeltaTokens&, cudaStream_t);
 
-// One token, forward, at the speed of memory: V a multiple of 4, no fp64.
-cudaError_t delta_step(const DeltaTokens&, cudaStream_t);
+// One token, forward, at the speed of memory: K <= 256, V a multiple of 4, no fp64.
+struct DeltaStep {
+  int64_t B = 0;
+  int G = 0, K = 0, V = 0;
+  double scale = 1;
+  Type type = Type::f32;
+  Rows q, k, v;                               // (B,1,H,K), (B,1,G,K), (B,1,G,V)
+  const float *g = nullptr, *beta = nullptr;  // (B,G); g null: none
+  const float* first = nullptr;               // (B,G,K,V), 16 byte aligned; null: 0
+  float* last = nullptr;                      // null: not wanted
+  void* o = nullptr;                          // (B,1,H,V)
+};
+cudaError_t delta_step(const DeltaStep&, cudaStream_t);
 
 // Level 2: chunks of 64 tokens on tensor cores (mma.sync), bf16, K and V multiples of 8 up to 128; see chunked.cuh.
 struct DeltaChunks {

@@ -3,7 +3,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
-#include <c10/core/GradMode.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
@@ -37,26 +36,6 @@ std::string refuses_chunked(const Inputs& in, const State& state, const Options&
   if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < 162 * 1024)
     return "it needs sm_80 or later and 162 KB of shared memory";
   return refuses_recurrent(in, state, options);
-}
-
-std::string refuses_step(const Inputs& in, const State& state, const Options& options) {
-  const int64_t V = in.v.size(3);
-  if (in.q.size(1) != 1) return fmt::format("it takes one token, got T = {}", in.q.size(1));
-  if (in.cu_seqlens.defined()) return "it takes no packed batch";
-  if (in.v.scalar_type() == at::kDouble) return "it computes in fp32";
-  if (V % 4 != 0) return fmt::format("V is a multiple of 4, got {}", V);
-  bool graph = !state.empty() && state.parts[0].requires_grad();
-  for (const Input& input : {kQ, kK, kV, kG, kBeta})
-    graph = graph || ((in.*input.tensor).defined() && (in.*input.tensor).requires_grad());
-  if (graph && at::GradMode::is_enabled()) return "it has no gradient";
-  return refuses_recurrent(in, state, options);
-}
-
-cuda::Type type_of(at::ScalarType type) {
-  return type == at::kDouble     ? cuda::Type::f64
-         : type == at::kFloat    ? cuda::Type::f32
-         : type == at::kBFloat16 ? cuda::Type::bf16
-                                 : cuda::Type::f16;
 }
 
 // A call with H heads of everything; q, k, v as given, the rest in the accumulator's type.
@@ -158,8 +137,7 @@ Problem contiguous_problem(const Inputs& in, const State& state, const Options& 
   return x;
 }
 
-template <cudaError_t (*kRun)(const cuda::DeltaTokens&, cudaStream_t)>
-Result run_tokens(const Inputs& in, const State& state, const Options& options) {
+Result recurrent(const Inputs& in, const State& state, const Options& options) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x = contiguous_problem(in, state, options);
   cuda::DeltaTokens p = batch_rows(x, 0, x.B);
@@ -169,20 +147,9 @@ Result run_tokens(const Inputs& in, const State& state, const Options& options) 
   if (options.final_state) last = x.state(x.B);
   p.o = data(y.o);
   p.last = data(last);
-  C10_CUDA_CHECK(kRun(p, x.stream));
+  C10_CUDA_CHECK(cuda::delta_recurrent(p, x.stream));
   if (options.final_state) y.state = x.final_state(last);
-  return y;
-}
-
-Result recurrent(const Inputs& in, const State& state, const Options& options) {
-  Result y = run_tokens<cuda::delta_recurrent>(in, state, options);
   y.form = "recurrent kernel";
-  return y;
-}
-
-Result step(const Inputs& in, const State& state, const Options& options) {
-  Result y = run_tokens<cuda::delta_step>(in, state, options);
-  y.form = "step kernel";
   return y;
 }
 
@@ -324,7 +291,7 @@ bool packs(const Inputs&) { return true; }
 
 std::vector<Kernel> delta_kernels() {
   return {
-      {"step kernel", refuses_step, step, nullptr},
+      delta_step_kernel(),
       {"chunked kernel", refuses_chunked, chunked, chunked_backward, packs},
       {"recurrent kernel", refuses_recurrent, recurrent, recurrent_backward},
   };

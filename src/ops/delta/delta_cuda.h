@@ -6,5 +6,6 @@
 namespace horner {
 
 std::vector<Kernel> delta_kernels();
+Kernel delta_step_kernel();
 
 }  // namespace horner

@@ -264,6 +264,9 @@ TEST(DeltaKernelsCuda, StepsContinueAChunk) {
         EXPECT_EQ(y.form, "step kernel");
         outputs.push_back(y.o);
         state = y.state;
+        if (t != 50) continue;
+        at::Tensor& S = state.parts[0];  // not at 16 bytes
+        S = at::constant_pad_nd(S.flatten(), {1, 0}).narrow(0, 1, S.numel()).view_as(S);
       }
       EXPECT_LT(relative_error(at::cat(outputs, 1), all.o), type == at::kFloat ? 1e-5 : 1e-2);
       EXPECT_LT(relative_error(state.parts[0], all.state.parts[0]), 1e-5);

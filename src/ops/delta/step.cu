@@ -1,6 +1,6 @@
 // `delta`, one token: the state is read once and written once.
 //
-//   u = k S, w = q S    e = v - a u    o = scale (a w + b (q.k) e)    S' = a S + b k^T e
+//   e = v - a k S        S = a S + b k^T e        o = scale q S
 #include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/delta/delta.cuh"
@@ -8,96 +8,96 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps, kColumns = 128;  // of a block
+constexpr int kThreads = 256, kLanes = 16, kColumns = 4 * kLanes, kParts = kThreads / kLanes;
 
-// A block owns up to 128 columns of the state of one (b, h): a lane four of them, a warp kRows rows, in registers.
+// A block owns 64 columns of the state of one (b, head of k and v), a thread four of them in every 16th row, in registers.
+// The query heads of a group read it one after the other.
 template <class T, int kRows>
-__global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ DeltaTokens p) {
-  __shared__ float q[kWarps * kRows], k[kWarps * kRows], product[kWarps];
-  __shared__ float4 known[kWarps][32], asked[kWarps][32];  // k S, q S
-  const int blocks = (p.V + kColumns - 1) / kColumns, lane = threadIdx.x % 32,
-            warp = threadIdx.x / 32;
-  const int64_t bh = blockIdx.x / unsigned(blocks);
-  const int column = int(blockIdx.x % unsigned(blocks)) * kColumns + 4 * lane;
-  const int first = warp * kRows;
+__global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
+    step_kernel(const __grid_constant__ DeltaStep p) {
+  __shared__ float4 known[kParts][kLanes], asked[kParts][kLanes];  // k S, q S
+  __shared__ float keys[kParts * kRows], queries[kParts * kRows];
+  const int lane = int(threadIdx.x % kLanes), part = int(threadIdx.x / kLanes), group = p.k.group;
+  const int blocks = (p.V + kColumns - 1) / kColumns, state = int(blockIdx.x) / blocks;
+  const int b = state / p.G, head = state % p.G;
+  const int column = int(blockIdx.x) % blocks * kColumns + 4 * lane;
+  const bool inside = column < p.V;
+  const auto row = [&](const Rows& x, int h) {
+    return static_cast<const T*>(x.data) + b * x.b + h * x.h;
+  };
+  const int64_t corner = (int64_t(state) * p.K + part) * p.V + column;
   float4 S[kRows];
+  const auto product = [&](const float(&x)[kParts * kRows]) {
+    float4 sum = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
-  for (int j = 0; j < kRows; ++j) {
-    const int64_t at = (bh * p.K + first + j) * p.V + column;
-    const bool in = p.first && first + j < p.K && column < p.V;
-    S[j] = in ? *reinterpret_cast<const float4*>(static_cast<const float*>(p.first) + at)
-              : float4{0.f, 0.f, 0.f, 0.f};
-  }
-  float own = 0.f;
-  for (int r = threadIdx.x; r < kWarps * kRows; r += kThreads) {
-    q[r] = r < p.K ? wide<float>(static_cast<const T*>(p.q)[bh * p.K + r]) : 0.f;
-    k[r] = r < p.K ? wide<float>(static_cast<const T*>(p.k)[bh * p.K + r]) : 0.f;
-    own += q[r] * k[r];
-  }
+    for (int j = 0; j < kRows; ++j) {
+      const float a = x[part + kParts * j];
+      sum.x += a * S[j].x, sum.y += a * S[j].y, sum.z += a * S[j].z, sum.w += a * S[j].w;
+    }
+    return sum;
+  };
+  const float* from = p.first + corner;
 #pragma unroll
-  for (int d = 1; d < 32; d *= 2) own += __shfl_xor_sync(~0u, own, d);
-  if (lane == 0) product[warp] = own;
+  for (int j = 0; j < kRows; ++j, from += kParts * p.V) {
+    const bool in = p.first && inside && part + kParts * j < p.K;
+    S[j] = in ? __ldcs(reinterpret_cast<const float4*>(from)) : float4{0.f, 0.f, 0.f, 0.f};
+  }
+  const int own = int(threadIdx.x);  // a row: all are loaded before one is waited for
+  const auto load = [&](const T* x) { return own < p.K ? wide<float>(x[own]) : 0.f; };
+  const float key_own = load(row(p.k, head)), query_own = load(row(p.q, head * group));
+  const float g = p.g ? p.g[state] : 0.f, beta = p.beta[state];
+  float4 e = {0.f, 0.f, 0.f, 0.f};
+  if (inside) {
+    const T* v = row(p.v, head) + column;
+    e = {wide<float>(v[0]), wide<float>(v[1]), wide<float>(v[2]), wide<float>(v[3])};
+  }
+  if (own < kParts * kRows) keys[own] = key_own, queries[own] = query_own;
   __syncthreads();
-  float4 u = {0.f, 0.f, 0.f, 0.f}, w = u;
+  known[part][lane] = product(keys);
+  for (int n = 0; n < group; ++n) {
+    if (n > 0 && own < kParts * kRows) queries[own] = load(row(p.q, head * group + n));
+    __syncthreads();
+    if (n == 0) {
+      const float a = expf(g);
+#pragma unroll 4
+      for (int m = 0; m < kParts; ++m) {  // e = v - a k S
+        const float4 u = known[m][lane];
+        e.x -= a * u.x, e.y -= a * u.y, e.z -= a * u.z, e.w -= a * u.w;
+      }
+      float* to = p.last + corner;
 #pragma unroll
-  for (int j = 0; j < kRows; ++j) {
-    const float x = k[first + j], y = q[first + j];
-    u.x += x * S[j].x, u.y += x * S[j].y, u.z += x * S[j].z, u.w += x * S[j].w;
-    w.x += y * S[j].x, w.y += y * S[j].y, w.z += y * S[j].z, w.w += y * S[j].w;
-  }
-  known[warp][lane] = u;
-  asked[warp][lane] = w;
-  __syncthreads();
-  u = w = {0.f, 0.f, 0.f, 0.f};
-  float qk = 0.f;
+      for (int j = 0; j < kRows; ++j, to += kParts * p.V) {  // S = a S + b k^T e
+        const float x = beta * keys[part + kParts * j];
+        S[j].x = a * S[j].x + x * e.x, S[j].y = a * S[j].y + x * e.y;
+        S[j].z = a * S[j].z + x * e.z, S[j].w = a * S[j].w + x * e.w;
+        if (p.last && inside && part + kParts * j < p.K)
+          __stcs(reinterpret_cast<float4*>(to), S[j]);
+      }
+    }
+    asked[part][lane] = product(queries);
+    __syncthreads();
+    const int c = int(threadIdx.x), at = column - 4 * lane + c;
+    if (c >= kColumns || at >= p.V) continue;
+    float all = 0.f;
 #pragma unroll
-  for (int n = 0; n < kWarps; ++n) {
-    const float4 x = known[n][lane], y = asked[n][lane];
-    u.x += x.x, u.y += x.y, u.z += x.z, u.w += x.w;
-    w.x += y.x, w.y += y.y, w.z += y.z, w.w += y.w;
-    qk += product[n];
-  }
-  if (column >= p.V) return;
-  const float a = p.g ? expf(static_cast<const float*>(p.g)[bh]) : 1.f;
-  const float b = static_cast<const float*>(p.beta)[bh];
-  const T* v = static_cast<const T*>(p.v) + bh * p.V + column;
-  const float4 e = {
-      wide<float>(v[0]) - a * u.x,
-      wide<float>(v[1]) - a * u.y,
-      wide<float>(v[2]) - a * u.z,
-      wide<float>(v[3]) - a * u.w};
-  if (warp == 0) {
-    T* o = static_cast<T*>(p.o) + bh * p.V + column;
-    const float scale = float(p.scale), c = b * qk;
-    o[0] = narrow<T>(scale * (a * w.x + c * e.x));
-    o[1] = narrow<T>(scale * (a * w.y + c * e.y));
-    o[2] = narrow<T>(scale * (a * w.z + c * e.z));
-    o[3] = narrow<T>(scale * (a * w.w + c * e.w));
-  }
-  if (!p.last) return;
-#pragma unroll
-  for (int j = 0; j < kRows; ++j) {
-    if (first + j >= p.K) continue;
-    const float x = b * k[first + j];
-    const float4 next = {
-        a * S[j].x + x * e.x, a * S[j].y + x * e.y, a * S[j].z + x * e.z, a * S[j].w + x * e.w};
-    const int64_t at = (bh * p.K + first + j) * p.V + column;
-    *reinterpret_cast<float4*>(static_cast<float*>(p.last) + at) = next;
+    for (int m = 0; m < kParts; ++m) all += reinterpret_cast<const float*>(asked[m])[c];
+    T* o = static_cast<T*>(p.o) + (int64_t(state) * group + n) * p.V;
+    o[at] = narrow<T>(float(p.scale) * all);  // o = scale q S
   }
 }
 
 template <class T>
-cudaError_t run(const DeltaTokens& p, cudaStream_t stream) {
-  const int64_t blocks = p.B * p.H * ((p.V + kColumns - 1) / kColumns);
-  const auto kernel = p.K <= 64    ? step_kernel<T, 8>
-                      : p.K <= 128 ? step_kernel<T, 16>
-                                   : step_kernel<T, 32>;
+cudaError_t run(const DeltaStep& p, cudaStream_t stream) {
+  const int64_t blocks = p.B * p.G * ((p.V + kColumns - 1) / kColumns);
+  const auto kernel = p.K <= 4 * kParts   ? step_kernel<T, 4>
+                      : p.K <= 8 * kParts ? step_kernel<T, 8>
+                                          : step_kernel<T, 16>;
   return launch(kernel, blocks, kThreads, size_t(0), stream, p);
 }
 
 }  // namespace
 
-cudaError_t delta_step(const DeltaTokens& p, cudaStream_t stream) {
+cudaError_t delta_step(const DeltaStep& p, cudaStream_t stream) {
   switch (p.type) {
     case Type::f32: return run<float>(p, stream);
     case Type::f16: return run<__half>(p, stream);

@@ -84,10 +84,7 @@ struct Problem {
     common.T = T;
     common.H = H;
     common.scale = options.scale.value_or(1.0);
-    common.type = in.v.scalar_type() == at::kDouble     ? cuda::Type::f64
-                  : in.v.scalar_type() == at::kFloat    ? cuda::Type::f32
-                  : in.v.scalar_type() == at::kBFloat16 ? cuda::Type::bf16
-                                                        : cuda::Type::f16;
+    common.type = type_of(in.v.scalar_type());
     if (g.defined()) common.g = {g.data_ptr(), g.stride(0), g.stride(1), g.stride(2), int(H / G)};
   }
 

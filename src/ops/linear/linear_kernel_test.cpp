@@ -186,10 +186,12 @@ std::vector<Setting> settings() {
   }
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {  // the step
     for (const char* gate : {"none", "head", "key"}) {
-      Setting s{{.B = 3, .T = 1, .H = 4, .G = 2, .K = 100, .V = 132}, gate, 0, true, type};
-      s.form = "recurrent kernel";
-      s.scale = 0.5;
-      list.push_back(s);
+      for (const int64_t K : {30, 100, 256}) {
+        Setting s{{.B = 3, .T = 1, .H = 4, .G = 2, .K = K, .V = 132}, gate, 0, true, type};
+        s.form = "recurrent kernel";
+        s.scale = 0.5;
+        list.push_back(s);
+      }
     }
   }
   Setting large{{.B = 1, .T = 200, .H = 1, .G = 1, .K = 256, .V = 130}, "key", 0, true, at::kFloat};

@@ -18,6 +18,13 @@ inline at::Tensor readable(const at::Tensor& x, bool aligned) {
   return fine ? x.detach() : x.detach().contiguous();
 }
 
+inline cuda::Type type_of(at::ScalarType type) {
+  return type == at::kDouble     ? cuda::Type::f64
+         : type == at::kFloat    ? cuda::Type::f32
+         : type == at::kBFloat16 ? cuda::Type::bf16
+                                 : cuda::Type::f16;
+}
+
 // Of a sweep over H heads.
 inline cuda::Rows rows(const at::Tensor& x, int64_t H) {
   return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(H / x.size(2))};

@@ -1,107 +1,92 @@
 // `linear`, one token: the state is read once and written once.
 //
 //   S = a S + k^T v        y = scale q S
+#include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/linear/linear.cuh"
 
 namespace horner::cuda {
 namespace {
 
-constexpr int kWarps = 8, kColumns = 128, kMost = 256,
-              kAtOnce = 8;  // rows of the state that a thread has in flight
+constexpr int kThreads = 256, kLanes = 16, kColumns = 4 * kLanes, kParts = kThreads / kLanes,
+              kMost = 256;  // rows
 
-// A block owns 128 columns of the state of one (b, head of k and v), a warp every eighth row of them, a lane four
-// columns. The state is on its way while k, q and the decay are made ready in shared memory. The query heads of a group
-// read it one after the other.
-template <class T>
-__global__ void __launch_bounds__(32 * kWarps)
-    step_kernel(const __grid_constant__ Sweep p, int group) {
-  __shared__ float4 parts[kWarps][kColumns / 4];
-  __shared__ float keys[kMost], queries[kMost], decays[kMost];
-  const int lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32);
-  const unsigned heads = unsigned(p.H) / unsigned(group);
-  const int64_t b = blockIdx.x / heads, shared_head = blockIdx.x % heads;
-  const int column = int(blockIdx.y) * kColumns + 4 * lane;
+// A block owns 64 columns of the state of one (b, head of k and v), a thread four of them in every 16th row, in registers.
+// The state is on its way while k, q and the decay are made ready in shared memory. The query heads of a group read it
+// one after the other.
+template <class T, int kRows>
+__global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
+    step_kernel(const __grid_constant__ Sweep p) {
+  __shared__ __align__(16) float parts[kParts][kColumns];
+  __shared__ float keys[kParts * kRows], queries[kParts * kRows], decays[kParts * kRows];
+  const int lane = int(threadIdx.x % kLanes), part = int(threadIdx.x / kLanes);
+  const int blocks = (p.N + kColumns - 1) / kColumns, group = p.k.group, heads = int(p.H) / group;
+  const int state = int(blockIdx.x) / blocks, b = state / heads, head = state % heads;
+  const int column = int(blockIdx.x) % blocks * kColumns + 4 * lane;
   const bool inside = column < p.N;
-  const auto row = [&](const Rows& x, int64_t own) {  // own: the query head, where x has them all
-    return static_cast<const T*>(x.data) + b * x.b + (x.group == 1 ? own : shared_head) * x.h;
+  const auto row = [&](const Rows& x, int h) {
+    return static_cast<const T*>(x.data) + b * x.b + h * x.h;
   };
-  const int64_t first_head = shared_head * group;
-  const float* from = nullptr;
-  float* to = nullptr;
-  if (p.first.data)
-    from = static_cast<const float*>(p.first.data) + b * p.first.b + shared_head * p.first.h;
-  if (p.last.data) to = static_cast<float*>(p.last.data) + b * p.last.b + shared_head * p.last.h;
-  const auto load = [&](float4(&S)[kAtOnce], int top) {
+  const auto unit = [&](const StateView& s, int j) {  // four numbers of the state
+    float* corner = static_cast<float*>(s.data) + b * s.b + head * s.h + column;
+    return reinterpret_cast<float4*>(corner + (part + kParts * j) * s.r);
+  };
+  const int own = int(threadIdx.x);  // a row: all are loaded before one is waited for
+  const auto load = [&](const T* x) { return own < p.R ? wide<float>(x[own]) : 0.f; };
+  const float key_own = load(row(p.k, head)), query_own = load(row(p.q, head * group));
+  const float* g = static_cast<const float*>(p.g.data) + b * p.g.b + head * p.g.h;
+  const bool decay_own = p.decay != Decay::none && own < p.R;
+  const float g_own = decay_own ? g[p.decay == Decay::rows ? own : 0] : 0.f;
+  float4 value = {0.f, 0.f, 0.f, 0.f};
+  if (inside) {
+    const T* v = row(p.v, head) + column;
+    value = {wide<float>(v[0]), wide<float>(v[1]), wide<float>(v[2]), wide<float>(v[3])};
+  }
+  float4 S[kRows];
 #pragma unroll
-    for (int j = 0; j < kAtOnce; ++j) {
-      const int r = top + kWarps * j;
-      S[j] = {0.f, 0.f, 0.f, 0.f};
-      if (from && inside && r < p.R)
-        S[j] = __ldcs(reinterpret_cast<const float4*>(from + r * p.first.r + column));
-    }
-  };
-  float4 S[kAtOnce], value = {0.f, 0.f, 0.f, 0.f};
-  load(S, warp);
-  const T *k = row(p.k, first_head), *v = row(p.v, first_head);
-  const float* g = nullptr;
-  if (p.decay != Decay::none) {
-    g = static_cast<const float*>(p.g.data) + b * p.g.b +
-        (p.g.group == 1 ? first_head : shared_head) * p.g.h;
+  for (int j = 0; j < kRows; ++j) {
+    const bool in = p.first.data && inside && part + kParts * j < p.R;
+    S[j] = in ? __ldcs(unit(p.first, j)) : float4{0.f, 0.f, 0.f, 0.f};
   }
-  for (int r = int(threadIdx.x); r < p.R; r += 32 * kWarps) {
-    keys[r] = wide<float>(k[r]);
-    decays[r] = g == nullptr ? 1.f : expf(g[p.decay == Decay::rows ? r : 0]);
-  }
-  if (inside)
-    value = {
-        wide<float>(v[column]),
-        wide<float>(v[column + 1]),
-        wide<float>(v[column + 2]),
-        wide<float>(v[column + 3])};
+  if (own < kParts * kRows)
+    keys[own] = key_own, queries[own] = query_own, decays[own] = expf(g_own);
   for (int n = 0; n < group; ++n) {
-    const T* q = row(p.q, first_head + n);
-    for (int r = int(threadIdx.x); r < p.R; r += 32 * kWarps) queries[r] = wide<float>(q[r]);
+    if (n > 0 && own < kParts * kRows) queries[own] = load(row(p.q, head * group + n));
     __syncthreads();
     float4 sum = {0.f, 0.f, 0.f, 0.f};
-    for (int top = warp; top < p.R; top += kWarps * kAtOnce) {
-      if (n > 0 || top > warp) load(S, top);
 #pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
-        const int r = top + kWarps * j;
-        if (r >= p.R) break;
-        const float a = decays[r], key = keys[r], query = queries[r];
-        const float4 s = {
-            a * S[j].x + key * value.x,
-            a * S[j].y + key * value.y,
-            a * S[j].z + key * value.z,
-            a * S[j].w + key * value.w};
-        if (n == 0 && to && inside)
-          __stcs(reinterpret_cast<float4*>(to + r * p.last.r + column), s);
-        sum.x += query * s.x, sum.y += query * s.y, sum.z += query * s.z, sum.w += query * s.w;
+    for (int j = 0; j < kRows; ++j) {
+      const int r = part + kParts * j;
+      if (r >= p.R) break;
+      if (n == 0) {  // S = a S + k^T v
+        const float a = decays[r], key = keys[r];
+        S[j].x = a * S[j].x + key * value.x, S[j].y = a * S[j].y + key * value.y;
+        S[j].z = a * S[j].z + key * value.z, S[j].w = a * S[j].w + key * value.w;
+        if (p.last.data && inside) __stcs(unit(p.last, j), S[j]);
       }
+      const float query = queries[r];
+      sum.x += query * S[j].x, sum.y += query * S[j].y;
+      sum.z += query * S[j].z, sum.w += query * S[j].w;
     }
-    parts[warp][lane] = sum;
+    *reinterpret_cast<float4*>(&parts[part][4 * lane]) = sum;
     __syncthreads();
-    if (warp == 0 && inside) {
-      for (int w = 1; w < kWarps; ++w) {
-        const float4 x = parts[w][lane];
-        sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-      }
-      const float scale = float(p.scale);
-      T* y = static_cast<T*>(p.y.data) + b * p.y.b + (first_head + n) * p.y.h + column;
-      y[0] = narrow<T>(scale * sum.x), y[1] = narrow<T>(scale * sum.y);
-      y[2] = narrow<T>(scale * sum.z), y[3] = narrow<T>(scale * sum.w);
-    }
-    if (n + 1 < group) __syncthreads();
+    const int c = int(threadIdx.x), at = column - 4 * lane + c;
+    if (c >= kColumns || at >= p.N) continue;
+    float all = 0.f;
+#pragma unroll
+    for (int m = 0; m < kParts; ++m) all += parts[m][c];
+    T* y = static_cast<T*>(p.y.data) + b * p.y.b + (head * group + n) * p.y.h;
+    y[at] = narrow<T>(float(p.scale) * all);  // y = scale q S
   }
 }
 
 template <class T>
-cudaError_t launch(const Sweep& p, int group, cudaStream_t stream) {
-  const dim3 grid(unsigned(p.B * p.H / group), unsigned((p.N + kColumns - 1) / kColumns));
-  step_kernel<T><<<grid, 32 * kWarps, 0, stream>>>(p, group);
-  return cudaGetLastError();
+cudaError_t run(const Sweep& p, cudaStream_t stream) {
+  const int64_t blocks = p.B * p.H / p.k.group * ((p.N + kColumns - 1) / kColumns);
+  const auto kernel = p.R <= 4 * kParts   ? step_kernel<T, 4>
+                      : p.R <= 8 * kParts ? step_kernel<T, 8>
+                                          : step_kernel<T, 16>;
+  return launch(kernel, blocks, kThreads, size_t(0), stream, p);
 }
 
 }  // namespace
@@ -116,11 +101,10 @@ bool steps(const Sweep& p) {
 }
 
 cudaError_t step(const Sweep& p, cudaStream_t stream) {
-  const int group = p.k.group;
   switch (p.type) {
-    case Type::f32: return launch<float>(p, group, stream);
-    case Type::f16: return launch<__half>(p, group, stream);
-    case Type::bf16: return launch<__nv_bfloat16>(p, group, stream);
+    case Type::f32: return run<float>(p, stream);
+    case Type::f16: return run<__half>(p, stream);
+    case Type::bf16: return run<__nv_bfloat16>(p, stream);
     case Type::f64: break;
   }
   return cudaErrorInvalidValue;

@@ -1,148 +1,143 @@
 // `power`, one token: S' = a S + m(k)^T v~, o = (W m(q)) S' (/ den). Bound by the state's bytes, in and out.
-#include "cuda/sm90.cuh"
+#include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/power/power.cuh"
 
 namespace horner::cuda {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kRows = 160;  // features whose part of the state is in shared memory at a time
+constexpr int kMostKeys = 64;
 
-// four(e) for 16 bytes at a time of `count` numbers that begin `skew` numbers after such a boundary; one(e) at the edges.
-template <class Four, class One>
-__device__ void for_units(int count, int skew, Four&& four, One&& one) {
-  const int head = min((4 - skew) % 4, count), units = (count - head) / 4, rest = head + 4 * units;
-  for (int e = threadIdx.x; e < units; e += kThreads) four(head + 4 * e);
-  if (int(threadIdx.x) < head) one(int(threadIdx.x));
-  if (int(threadIdx.x) < count - rest) one(rest + int(threadIdx.x));
-}
+// The state of a head is F rows of C numbers on end; C need be no multiple of 4, so that rows, and heads, begin anywhere.
+// It is taken in units of 16 bytes as they lie in memory: thread t has units t, t + stride, ... With 4 stride a multiple
+// of C these are the same four columns each time, `rows` rows apart. Up to 3 numbers at either end are in no unit: loose.
+struct Flat {
+  int C, count, stride, rows;
 
-// A block owns one head of k and v and the query heads that read it. The state goes through shared memory, where it lies
-// to 16 bytes as in memory, since its rows are not aligned; a warp takes every 8th feature, a lane its columns 32 apart.
-// Shared memory: kRows rows of the state, m(k), W m(q), v~, and each warp's share of the sums.
-template <class T, int kColumns>
-__global__ void __launch_bounds__(kThreads) step_kernel(const __grid_constant__ PowerStep p) {
-  extern __shared__ __align__(16) float memory[];
-  const int F = p.features, columns = p.V + (p.normalise ? 1 : 0);
-  const int64_t offset = int64_t(blockIdx.x) * F * columns;
-  const int skew = int(offset % 4);
-  float* state = memory + skew;                      // (kRows, columns)
-  float* mk = memory + 3 + min(F, kRows) * columns;  // (F)
-  float* mq = mk + F;                                // (F)
-  float* value = mq + F;                             // (32 kColumns)
-  float* sums = value + 32 * kColumns;               // (kWarps, 32 kColumns)
-  const int64_t b = blockIdx.x / p.G, head = blockIdx.x % p.G;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = p.H / p.G;
-  const T* k = static_cast<const T*>(p.k) + b * p.k_b + head * p.k_h;
-  const T* v = static_cast<const T*>(p.v) + b * p.v_b + head * p.v_h;
-  const float* first = p.first ? p.first + offset : nullptr;
-  float* last = p.last ? p.last + offset : nullptr;
-  const auto load = [&](int start) {
-    const int count = min(kRows, F - start) * columns;
-    const float* from = first + int64_t(start) * columns;
-    const auto one = [&](int e) { copy_number_async(state + e, from + e, true); };
-    if (!first) {
-      for (int e = threadIdx.x; e < count; e += kThreads) state[e] = 0.f;
-    } else if (reinterpret_cast<uintptr_t>(p.first) % 16 == 0) {
-      for_units(
-          count, skew, [&](int e) { copy_async(shared_address(state + e), from + e, true); }, one
-      );
-    } else {
-      for (int e = threadIdx.x; e < count; e += kThreads) one(e);
+  Flat(const PowerStep& p, int threads) : C(p.V + (p.normalise ? 1 : 0)), count(p.features * C) {
+    const int least = C % 4 == 0 ? C / 4 : C % 2 == 0 ? C / 2 : C;  // 4 least is a multiple of C
+    stride = threads / least * least;
+    rows = 4 * stride / C;
+  }
+};
+
+// A block owns one head of k and v and the query heads that read it; a thread kAtOnce units of the state at a time, in
+// registers. Shared memory: m(k) and W m(q) side by side, k, q, and each thread's share of the sums.
+template <class T, int kThreads, int kAtOnce, int kBlocks>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    step_kernel(const __grid_constant__ PowerStep p, const __grid_constant__ Flat flat) {
+  extern __shared__ __align__(16) float2 features[];  // (F)
+  __shared__ float sums[4 * kThreads], ends[6], keys[kMostKeys], queries[kMostKeys];
+  const int t = int(threadIdx.x), group = p.H / p.G;
+  const int b = int(blockIdx.x) / p.G, head = int(blockIdx.x) % p.G;
+  const int64_t offset = int64_t(blockIdx.x) * flat.count;
+  const int lead = min(int(-offset & 3), flat.count), units = (flat.count - lead) / 4;
+  const int own = t < flat.stride ? t : units;  // its first unit
+  float4 S[kAtOnce];
+  const auto load = [&](int unit) {
+    const float* from = p.first + offset + lead + 4 * unit;
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j, from += 4 * flat.stride) {
+      const bool in = p.first && unit + j * flat.stride < units;
+      S[j] = in ? __ldcs(reinterpret_cast<const float4*>(from)) : float4{0.f, 0.f, 0.f, 0.f};
     }
-    copy_commit();
   };
-  load(0);  // on its way while the features are made
-  const float decay = p.g ? exp2f(p.g[b * p.G + head] * 1.4426950408889634f) : 1.f;
-  for (int c = threadIdx.x; c < 32 * kColumns; c += kThreads)
-    value[c] = c < p.V ? wide<float>(v[c]) : c == p.V ? 1.f : 0.f;
-
+  load(own);  // on its way while the features are made
+  const auto value = [&](int column) {
+    const T* v = static_cast<const T*>(p.v) + b * p.v_b + head * p.v_h;
+    return column < p.V ? wide<float>(v[column]) : 1.f;
+  };
+  const float decay = p.g ? exp2f(p.g[blockIdx.x] * 1.4426950408889634f) : 1.f;
+  const auto step = [&](float s, float2 feature, float v, float& sum) {
+    s = decay * s + feature.x * v;  // S' = a S + m(k)^T v~
+    sum += feature.y * s;           // o = (W m(q)) S'
+    return s;
+  };
+  int row[4];
+  float v_own[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    row[i] = (lead + 4 * t + i) / flat.C;
+    v_own[i] = value(lead + 4 * t + i - row[i] * flat.C);
+  }
   for (int n = 0; n < group; ++n) {
-    const int64_t h = head * group + n;
-    const T* q = static_cast<const T*>(p.q) + b * p.q_b + h * p.q_h;
-    // Feature f: 1, then x_i, then x_i x_j with i <= j.
-    for (int i = int(threadIdx.x) - 1; i < p.K; i += kThreads) {
-      const float ki = i < 0 ? 1.f : wide<float>(k[i]), qi = i < 0 ? 1.f : wide<float>(q[i]);
-      if (i < 0 || p.order > 0) mk[1 + i] = ki, mq[1 + i] = (i < 0 ? p.c0 : p.c1) * qi;
+    if (t < p.K) {
+      const int64_t h = head * group + n;
+      keys[t] = wide<float>(static_cast<const T*>(p.k)[b * p.k_b + head * p.k_h + t]);
+      queries[t] = wide<float>(static_cast<const T*>(p.q)[b * p.q_b + h * p.q_h + t]);
     }
-    for (int e = threadIdx.x; p.order > 1 && e < p.K * p.K; e += kThreads) {
+    __syncthreads();
+    // Feature f: 1, then x_i, then x_i x_j with i <= j.
+    if (t == 0) features[0] = {1.f, p.c0};
+    if (p.order > 0 && t < p.K) features[1 + t] = {keys[t], p.c1 * queries[t]};
+    for (int e = t; p.order > 1 && e < p.K * p.K; e += kThreads) {
       const int i = e / p.K, j = e % p.K;
       if (i > j) continue;
-      const int f = 1 + p.K + i * p.K - i * (i - 1) / 2 + j - i;
-      mk[f] = wide<float>(k[i]) * wide<float>(k[j]);
-      mq[f] = (i == j ? 1.f : 2.f) * p.c2 * wide<float>(q[i]) * wide<float>(q[j]);
+      const float weight = i == j ? p.c2 : 2.f * p.c2;
+      features[1 + p.K + i * p.K - i * (i - 1) / 2 + j - i] = {
+          keys[i] * keys[j], weight * queries[i] * queries[j]};
     }
-    float y[kColumns] = {}, v_own[kColumns];
-    for (int start = 0; start < F; start += kRows) {
-      if (n > 0 || start > 0) load(start);
-      copy_wait<0>();
-      __syncthreads();
-      const int rows = min(kRows, F - start);
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) v_own[c] = value[lane + 32 * c];
-#pragma unroll 4
-      for (int r = warp; r < rows; r += kWarps) {
-        const float kf = mk[start + r], qf = mq[start + r];
-#pragma unroll
-        for (int c = 0; c < kColumns; ++c) {
-          const int column = lane + 32 * c;
-          if (column >= columns) continue;
-          const float kept = decay * state[r * columns + column] + kf * v_own[c];
-          state[r * columns + column] = kept;
-          y[c] += qf * kept;
-        }
-      }
-      __syncthreads();
-      if (last && n == 0) {
-        float* to = last + int64_t(start) * columns;
-        for_units(
-            rows * columns,
-            skew,
-            [&](int e) {
-              __stcs(
-                  reinterpret_cast<float4*>(to + e), *reinterpret_cast<const float4*>(state + e)
-              );
-            },
-            [&](int e) { __stcs(to + e, state[e]); }
-        );
-      }
-      if (start + kRows < F || n + 1 < group) __syncthreads();
-    }
-#pragma unroll
-    for (int c = 0; c < kColumns; ++c) sums[(warp * kColumns + c) * 32 + lane] = y[c];
     __syncthreads();
-    for (int c = threadIdx.x; c < columns; c += kThreads) {
+    float y[4] = {};
+    const float2* feature = features;
+    for (int unit = own; unit < units; unit += kAtOnce * flat.stride) {
+      if (unit != own || (n > 0 && own + kAtOnce * flat.stride < units)) load(unit);
+      float* to = p.last + offset + lead + 4 * unit;
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j, to += 4 * flat.stride, feature += flat.rows) {
+        if (unit + j * flat.stride >= units) break;
+        const float4 next = {
+            step(S[j].x, feature[row[0]], v_own[0], y[0]),
+            step(S[j].y, feature[row[1]], v_own[1], y[1]),
+            step(S[j].z, feature[row[2]], v_own[2], y[2]),
+            step(S[j].w, feature[row[3]], v_own[3], y[3])};
+        if (p.last && n == 0) __stcs(reinterpret_cast<float4*>(to), next);
+      }
+    }
+    const auto loose = [&](int i) { return i < lead ? i : i + 4 * units; };
+    if (t < flat.count - 4 * units) {
+      const int e = loose(t), r = e / flat.C;
       float sum = 0.f;
-      for (int w = 0; w < kWarps; ++w) sum += sums[w * 32 * kColumns + c];
-      sums[c] = sum;  // column c of warp 0's share is read by this thread alone
+      const float s = p.first ? p.first[offset + e] : 0.f;
+      const float next = step(s, features[r], value(e - r * flat.C), sum);
+      if (p.last && n == 0) p.last[offset + e] = next;
+      ends[t] = sum;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {  // column c: of all shares c, c + C, ..
+      const int share = lead + 4 * t + i, all = 4 * flat.stride;
+      if (t < flat.stride) sums[share < all ? share : share - all] = y[i];
+    }
+    __syncthreads();
+    for (int c = t; c < flat.C; c += kThreads) {
+      float sum = 0.f;
+      for (int r = 0; r < flat.rows; ++r) sum += sums[r * flat.C + c];
+      for (int i = 0; i < flat.count - 4 * units; ++i)
+        sum += loose(i) % flat.C == c ? ends[i] : 0.f;
+      sums[c] = sum;  // the shares of column c are read by this thread alone
     }
     __syncthreads();
     float den = p.normalise ? sums[p.V] : 1.f;
     if (p.clamps) den = fmaxf(den, p.eps);
-    T* o = static_cast<T*>(p.o) + (b * p.H + h) * p.V;
-    for (int c = threadIdx.x; c < p.V; c += kThreads) o[c] = narrow<T>(sums[c] / den);
+    T* o = static_cast<T*>(p.o) + (int64_t(blockIdx.x) * group + n) * p.V;
+    for (int c = t; c < p.V; c += kThreads) o[c] = narrow<T>(sums[c] / den);
   }
 }
 
-template <class T, int kColumns>
-cudaError_t launch(const PowerStep& p, cudaStream_t stream) {
-  const int columns = p.V + (p.normalise ? 1 : 0), rows = p.features < kRows ? p.features : kRows;
-  const int bytes =
-      int(sizeof(float)) * (3 + rows * columns + 2 * p.features + 32 * kColumns * (1 + kWarps));
-  const auto kernel = step_kernel<T, kColumns>;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (error != cudaSuccess) return error;
-  kernel<<<unsigned(p.B * p.G), kThreads, bytes, stream>>>(p);
-  return cudaGetLastError();
+template <class T, int kThreads, int kAtOnce, int kBlocks>
+cudaError_t run(const PowerStep& p, cudaStream_t stream) {
+  const Flat flat(p, kThreads);
+  const size_t bytes = sizeof(float2) * size_t(p.features);
+  return launch(
+      step_kernel<T, kThreads, kAtOnce, kBlocks>, p.B * p.G, kThreads, bytes, stream, p, flat
+  );
 }
 
 template <class T>
 cudaError_t choose(const PowerStep& p, cudaStream_t stream) {
-  const int columns = p.V + (p.normalise ? 1 : 0);
-  if (columns <= 96) return launch<T, 3>(p, stream);
-  return launch<T, 5>(p, stream);
+  if (p.features > 512)
+    return run<T, 1024, 5, 1>(p, stream);  // large states: few blocks fill a GPU
+  return p.V >= 96 ? run<T, 288, 10, 3>(p, stream) : run<T, 288, 5, 4>(p, stream);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // `power`, one token at a time (step.cu), under the contract of ops/kernel.h.
-#include <ATen/Functions.h>
+#include "ops/step_cuda.h"
+
 #include <ATen/cuda/CUDAContext.h>
-#include <c10/core/GradMode.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
@@ -14,16 +14,12 @@ namespace {
 std::string refuses_step(const Inputs& in, const State& state, const Options& options) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
   const at::ScalarType type = in.v.scalar_type();
-  if (in.q.size(1) != 1) return fmt::format("it takes one token, got T = {}", in.q.size(1));
-  if (in.cu_seqlens.defined()) return "it takes no packed batch";
+  const std::string why = refuses_any_step(in, state);
+  if (!why.empty()) return why;
   if (options.order > 2) return fmt::format("its order is at most 2, got {}", options.order);
   if (type != at::kBFloat16 && type != at::kFloat)
     return c10::str("it computes in bf16 and fp32, got ", type);
   if (K > 64 || V > 128) return fmt::format("K is at most 64 and V 128, got {} and {}", K, V);
-  bool graph = !state.empty() && state.parts[0].requires_grad();
-  for (const Input& input : {kQ, kK, kV, kG})
-    graph = graph || ((in.*input.tensor).defined() && (in.*input.tensor).requires_grad());
-  if (graph && at::GradMode::is_enabled()) return "it has no gradient";
   return refuses_any_power(in, options);
 }
 
@@ -59,7 +55,7 @@ Result step(const Inputs& in, const State& state, const Options& options) {
     p.g = g.data_ptr<float>();
   }
   if (!state.empty()) {
-    S = state.parts[0].to(at::kFloat).contiguous();
+    S = readable_state(state.parts[0]);
     p.first = S.data_ptr<float>();
   }
   Result y;

@@ -1,0 +1,53 @@
+#include "lab/bench_call.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "ops/contract.h"
+#include "ops/linear/exponential_gate.h"
+
+namespace horner {
+
+at::ScalarType low_type(at::Device device) { return device.is_cpu() ? at::kFloat : at::kBFloat16; }
+
+Inputs job_inputs(
+    const Job& job, const Dims& d, at::Device device, int64_t seed, at::ScalarType type
+) {
+  Inputs in = sample_inputs({job.op, job.variant, d, device, uint64_t(seed)}, type);
+  if (job.mlstm()) in.beta = at::randn({d.B, d.T, d.G}, in.g.options());  // the input gate
+  return in;
+}
+
+Call::Call(const Job& job, const Inputs& inputs, at::ScalarType type)
+    : op(job.op), mlstm(job.mlstm()), in(inputs), options(job.variant.options) {
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  const bool step = in.v.size(1) == 1;
+  std::vector<Input> list = op.inputs;
+  if (mlstm) list.push_back(kBeta);
+  for (const Input& input : list) {
+    at::Tensor& x = in.*input.tensor;
+    if (!x.defined()) continue;
+    const bool gate = (input.name == "g" || input.name == "beta") && op.name != "scan";
+    x = x.to(gate ? wide : type).detach().requires_grad_(!step);
+    if (step) continue;
+    leaves.push_back(x);
+    names.push_back(fmt::format("d{}", input.name));
+  }
+  if (!step) return;
+  options.final_state = true;
+  state = op.zero_state(in, 0, options);
+  for (at::Tensor& part : state.parts) part.fill_(1.0 / 3);
+}
+
+Result Call::forward() const {
+  if (!mlstm) return run(op, in, state, options);
+  Inputs qkv;
+  for (const Input& input : {kQ, kK, kV}) qkv.*input.tensor = in.*input.tensor;
+  return exponential_gate(qkv, in.beta, in.g, state, options);
+}
+
+std::vector<at::Tensor> Call::both() const {
+  return torch::autograd::grad({forward().o}, leaves, {grad}, {}, false, true);
+}
+
+}  // namespace horner

@@ -1,0 +1,28 @@
+// One call as a program would make it: inputs that want gradients, and the gradient of o. One token goes on from
+// a state, and has no gradient.
+#pragma once
+
+#include "lab/bench_subjects.h"
+
+namespace horner {
+
+at::ScalarType low_type(at::Device);  // what inputs are rounded to
+
+Inputs job_inputs(const Job&, const Dims&, at::Device, int64_t seed, at::ScalarType);
+
+struct Call {
+  const Op& op;
+  bool mlstm;
+  Inputs in;
+  State state = {};
+  Options options;
+  std::vector<std::string> names;
+  std::vector<at::Tensor> leaves;
+  at::Tensor grad;  // of o
+
+  Call(const Job&, const Inputs&, at::ScalarType);
+  Result forward() const;
+  std::vector<at::Tensor> both() const;
+};
+
+}  // namespace horner

@@ -1,0 +1,113 @@
+#include "lab/bench_errors.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "lab/bench_call.h"
+#include "ops/chunks.h"
+#include "ops/power/power.h"
+
+namespace horner {
+namespace {
+
+constexpr double kMostFeatures = 10000;  // that correctness is measured with
+
+struct Values {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+};
+
+// The plain form that the error is measured by: chunked, but where its features would not fit.
+std::string plain_form(const Job& job) {
+  const bool many = job.op.name == "power" &&
+                    feature_count(job.shape.dims.K, job.variant.options.order) > kMostFeatures;
+  return many || job.op.name == "attention" ? "parallel" : "chunked";
+}
+
+Values evaluate(
+    const Job& job,
+    const Inputs& in,
+    const at::Tensor& grad,
+    at::ScalarType type,
+    bool plain,
+    bool state
+) {
+  Call call(job, in, type);
+  call.options.final_state = state;
+  if (plain) call.options.form = plain_form(job);
+  const Result y = call.forward();
+  Values all{call.names, {}};
+  if (!call.leaves.empty())
+    all.tensors =
+        torch::autograd::grad({y.o}, call.leaves, {grad.to(y.o.scalar_type())}, {}, false, true);
+  all.names.emplace_back("o");
+  all.tensors.push_back(y.o.detach());
+  for (const at::Tensor& part : y.state.parts) {
+    all.names.emplace_back("state");
+    all.tensors.push_back(part.detach());
+  }
+  return all;
+}
+
+struct Errors {
+  double rms, max;
+};
+Errors errors(const at::Tensor& x, const at::Tensor& exact) {
+  const at::Tensor d = x.to(at::kDouble) - exact;
+  const auto ratio = [](const at::Tensor& a, const at::Tensor& b) {
+    const double error = a.item<double>() / std::max(b.item<double>(), 1e-300);
+    return error == error ? error : std::numeric_limits<double>::infinity();
+  };
+  return {ratio(d.norm(), exact.norm()), ratio(d.abs().max(), exact.abs().max())};
+}
+
+}  // namespace
+
+void check_errors(const Job& job, at::Device device, int64_t seed, BenchRow& row) {
+  Dims some = job.shape.dims;
+  some.B = 1;
+  some.H = some.G = std::min<int64_t>(2, some.H);
+  some.T = std::min<int64_t>(some.T, 4096);
+  const at::ScalarType type = low_type(device);
+  const Inputs rounded = job_inputs(job, some, device, seed, type);
+  const at::Tensor grad =
+      at::randn({1, some.T, some.H, some.V}, at::device(device).dtype(at::kFloat)).to(type);
+  // The final state too, where asking for it does not change what runs.
+  const Call call(job, rounded, type);
+  Options asked = call.options;
+  asked.final_state = true;
+  const bool state =
+      plain_form(job) == "chunked" && chosen_form(job.op, call.in, call.state, asked) ==
+                                          chosen_form(job.op, call.in, call.state, call.options);
+  const Values exact = evaluate(job, rounded, grad, at::kDouble, true, state);
+  const Values got = evaluate(job, rounded, grad, type, false, state);
+  const Values plain = [&] {
+    std::optional<RoundedProducts> low;
+    if (type == at::kBFloat16) low.emplace();
+    return evaluate(job, rounded, grad, type, true, state);
+  }();
+  double worst = -1;
+  for (size_t i = 0; i < exact.tensors.size(); ++i) {
+    if (!exact.tensors[i].defined() || exact.tensors[i].abs().max().item<double>() == 0) continue;
+    const Errors a = errors(got.tensors[i], exact.tensors[i]),
+                 b = errors(plain.tensors[i], exact.tensors[i]);
+    for (const auto& [error, base] : {std::pair{a.rms, b.rms}, {a.max, b.max}}) {
+      const double allowed = 2 * base + 1e-5;
+      if (error / allowed <= worst) continue;
+      worst = error / allowed;
+      row.error = error;
+      row.allowed = allowed;
+      row.worst = exact.names[i];
+    }
+  }
+  if (row.error <= row.allowed) return;
+  row.failure = fmt::format(
+      "the error of {} is {:.2e}, at most {:.2e} is allowed", row.worst, row.error, row.allowed
+  );
+}
+
+}  // namespace horner

@@ -1,0 +1,29 @@
+// What the kernels of one token share.
+#pragma once
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include "ops/op.h"
+
+namespace horner {
+
+// Why none of them can run these inputs; empty: nothing is in the way yet.
+inline std::string refuses_any_step(const Inputs& in, const State& state) {
+  if (in.q.size(1) != 1) return fmt::format("it takes one token, got T = {}", in.q.size(1));
+  if (in.cu_seqlens.defined()) return "it takes no packed batch";
+  bool graph = !state.empty() && state.parts[0].requires_grad();
+  for (const Input& input : {kQ, kK, kV, kG, kBeta})
+    graph = graph || ((in.*input.tensor).defined() && (in.*input.tensor).requires_grad());
+  if (graph && at::GradMode::is_enabled()) return "it has no gradient";
+  if (in.v.numel() == 0 || in.q.numel() == 0) return "there is nothing to compute";
+  return "";
+}
+
+// The state as they read it: fp32, contiguous, from a multiple of 16 bytes on.
+inline at::Tensor readable_state(const at::Tensor& S) {
+  const at::Tensor x = S.detach().to(at::kFloat).contiguous();
+  return reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0 ? x : x.clone();
+}
+
+}  // namespace horner
