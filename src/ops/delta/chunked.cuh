@@ -28,8 +28,10 @@
 namespace horner::cuda {
 namespace {
 
-using Product =
-    float[8][4];  // 16 x 64: element e of [n] is row r + 8 (e / 2), column 8 n + 2 i + e % 2
+// 16 x 8 kN: element e of [n] is row r + 8 (e / 2), column 8 n + 2 i + e % 2.
+template <int kN>
+using Columns = float[kN][4];
+using Product = Columns<8>;
 
 // Where a lane reads four 8x8 matrices of a tile: at rows lane % 16, a unit further from lane 16 on; or eight rows
 // further from lane 16 on, a unit further every other eight lanes. All its rows have one swizzle, lane % 8: two units
@@ -57,12 +59,13 @@ __device__ inline void load_columns(
 }
 
 // d += a X^T: columns of d are rows of the tiles X, from 16 first on; a has columns 16 step .. of X.
-__device__ inline void add_rows(
-    Product& d, const uint32_t (&a)[4], uint32_t tiles, int step, int first, const Reader& at
+template <int kN>
+__device__ void add_rows(
+    Columns<kN>& d, const uint32_t (&a)[4], uint32_t tiles, int step, int first, const Reader& at
 ) {
   const uint32_t from = step_address(tiles, at.halves, step);
 #pragma unroll
-  for (int n = 0; n < 4; ++n) {
+  for (int n = 0; n < kN / 2; ++n) {
     if (n < first) continue;
     uint32_t b[4];
     load_matrices(b, from + n * 2048);
@@ -70,22 +73,31 @@ __device__ inline void add_rows(
     multiply(d[2 * n + 1], a, b[2], b[3]);
   }
 }
-// d += a X: columns of d are columns of the tile X up to 16 last + 15; a has rows 16 step .. of X.
-__device__ inline void add_columns(
-    Product& d, const uint32_t (&a)[4], uint32_t tile, int step, int last, const Reader& at
+// d += a X: columns of d are columns of the tile X from 16 first on, up to 16 last + 15 of them; a has rows 16 step ..
+// of X.
+template <int kN>
+__device__ void add_columns(
+    Columns<kN>& d,
+    const uint32_t (&a)[4],
+    uint32_t tile,
+    int step,
+    int last,
+    const Reader& at,
+    int first = 0
 ) {
 #pragma unroll
-  for (int n = 0; n < 4; ++n) {
+  for (int n = 0; n < kN / 2; ++n) {
     if (n > last) continue;
     uint32_t b[4];
-    load_matrices_transposed(b, step_address(tile, at.rows, n) + step * 2048);
+    load_matrices_transposed(b, step_address(tile, at.rows, first + n) + step * 2048);
     multiply(d[2 * n], a, b[0], b[1]);
     multiply(d[2 * n + 1], a, b[2], b[3]);
   }
 }
 
 // Columns 16 j .. of a product, rounded, as an operand a.
-__device__ inline void round_columns(uint32_t (&a)[4], const Product& d, int j) {
+template <int kN>
+__device__ void round_columns(uint32_t (&a)[4], const Columns<kN>& d, int j) {
 #pragma unroll
   for (int e = 0; e < 4; ++e)
     a[e] = pack(d[2 * j + e / 2][2 * (e % 2)], d[2 * j + e / 2][2 * (e % 2) + 1]);

@@ -236,7 +236,7 @@ std::vector<at::Tensor> recurrent_backward(
 // --- chunked ---------------------------------------------------------------------------------------
 
 struct ChunkedProblem : Problem {
-  at::Tensor starts, inverse, scores;
+  at::Tensor starts, inverse, scores, factors;
   cuda::DeltaChunks p;
 
   ChunkedProblem(const Inputs& in, const State& state, const Options& options)
@@ -263,6 +263,8 @@ struct ChunkedProblem : Problem {
     scores = at::empty_like(inverse);
     p.inverse = data(inverse);
     p.scores = data(scores);
+    factors = at::empty({p.sequences.slots(), H, 2, 64}, wide_options());
+    p.factors = factors.data_ptr<float>();
     C10_CUDA_CHECK(cuda::delta_solve(p, stream));
   }
 };

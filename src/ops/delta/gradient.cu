@@ -5,7 +5,9 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kBlock = 256;
+constexpr int kBlock = 512;  // 16 warps: a stripe of 16 tokens and 32 columns each
+
+using Part = Columns<4>;  // 16 x 32
 
 template <int kKeys, int kValues>
 struct Memory {
@@ -15,9 +17,9 @@ struct Memory {
   unsigned char S[kKeys / 64][kValues * 128], Z[kKeys / 64][kValues * 128];  // transposed
   unsigned char dP[kTileBytes], D[kTileBytes];
   float G[64], b[64], read[64], until[64], kept;  // log2, e^G, e^{G_C-G}, e^{G_C}
-  float F_columns[8][64], F_rows[2][64], F_same[64];
-  float rho[4][64], kappa[2][64];  // q.x by half of the keys, then k.z; k.y
-  float flow[8];                   // <Z, S>
+  float F_columns[8][64], F_rows[4][64], F_same[64];
+  float rho[8][64], kappa[4][64];  // by 32 keys: q.x, then k.z; k.y
+  float flow[16];                  // <Z, S>
 };
 
 __device__ float quad_sum(float x) {
@@ -25,58 +27,64 @@ __device__ float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
+// A quarter of 128 columns, or half of 64: of which tile, from which 16 of its columns on.
+struct Quarter {
+  int n;
+  __device__ int tile() const { return n / 2; }
+  __device__ int first() const { return n % 2 * 2; }
+};
+
 // d += rows of x (64 kTiles columns) times rows of y.
 template <int kTiles>
-__device__ void multiply_rows(
-    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
-) {
-#pragma unroll 2
+__device__ void multiply_rows(Part& d, uint32_t x, uint32_t y, int stripe, const Reader& reader) {
+#pragma unroll 4
   for (int j = 0; j < 4 * kTiles; ++j) {
     uint32_t a[4];
     load_rows(a, x, stripe, j, reader);
     add_rows(d, a, y, j, 0, reader);
   }
 }
-// d += rows of x (kRows columns) times 64 columns of a state.
+// d += rows of x (kRows columns) times columns of a state.
 template <int kRows>
 __device__ void multiply_state(
-    Product& d, uint32_t x, uint32_t state, int stripe, const Reader& reader
+    Part& d, uint32_t x, uint32_t state, int stripe, int first, const Reader& reader
 ) {
-#pragma unroll 2
+#pragma unroll 4
   for (int j = 0; j < kRows / 16; ++j) {
     uint32_t a[4];
     load_rows(a, x, stripe, j, reader);
-    add_columns(d, a, state, j, 3, reader);
+    add_columns(d, a, state, j, 3, reader, first);
   }
 }
 // d += rows of a lower triangle times y, or of its transpose.
 __device__ void multiply_lower(
-    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
+    Part& d, uint32_t x, uint32_t y, int stripe, int first, const Reader& reader
 ) {
 #pragma unroll 1
   for (int j = 0; j <= stripe; ++j) {
     uint32_t a[4];
     load_rows(a, x, stripe, j, reader);
-    add_columns(d, a, y, j, 3, reader);
+    add_columns(d, a, y, j, 3, reader, first);
   }
 }
 __device__ void multiply_upper(
-    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
+    Part& d, uint32_t x, uint32_t y, int stripe, int first, const Reader& reader
 ) {
 #pragma unroll 1
   for (int j = stripe; j < 4; ++j) {
     uint32_t a[4];
     load_columns(a, x, stripe, j, reader);
-    add_columns(d, a, y, j, 3, reader);
+    add_columns(d, a, y, j, 3, reader, first);
   }
 }
 
 // Rows times a factor each, and their products with the rows of a tile: x_t.d_t, into sums.
 __device__ void weigh_rows(
-    Product& d,
+    Part& d,
     const float* factors,
     float scale,
     const unsigned char* tile,
+    int first,
     float* sums,
     int stripe,
     const Place& me
@@ -87,8 +95,9 @@ __device__ void weigh_rows(
     const float f = factors[t] * scale;
     float sum = 0.f;
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      const uint32_t two = *reinterpret_cast<const uint32_t*>(tile + tile_offset(t, n) + 4 * me.i);
+    for (int n = 0; n < 4; ++n) {
+      const uint32_t two =
+          *reinterpret_cast<const uint32_t*>(tile + tile_offset(t, 2 * first + n) + 4 * me.i);
       float* x = d[n] + 2 * half;
       x[0] *= f, x[1] *= f;
       sum += x[0] * low_half(two) + x[1] * high_half(two);
@@ -98,8 +107,8 @@ __device__ void weigh_rows(
   }
 }
 
-__device__ void store_rows_to(
-    const Product& d,
+__device__ void store_part(
+    const Part& d,
     const Rows& to,
     const Chunk& c,
     const Heads& h,
@@ -108,44 +117,39 @@ __device__ void store_rows_to(
     int stripe,
     const Place& me
 ) {
-  __nv_bfloat16* rows = at<__nv_bfloat16>(to, c, h) + column;
+  __nv_bfloat16* row = at<__nv_bfloat16>(to, c, h) + (16 * stripe + me.r) * to.t + column;
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    uint32_t a[4];
-    round_columns(a, d, j);
+  for (int half = 0; half < 2; ++half) {
+    const bool valid = 16 * stripe + me.r + 8 * half < c.rows;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int t = 16 * stripe + me.r + 8 * half;
-      store_sixteen(
-          rows + int64_t(t) * to.t + 16 * j,
-          a[half],
-          a[2 + half],
-          t < c.rows,
-          width - column - 16 * j,
-          me
-      );
+    for (int j = 0; j < 2; ++j) {
+      uint32_t a[4];
+      round_columns(a, d, j);
+      store_sixteen(row + 16 * j, a[half], a[2 + half], valid, width - column - 16 * j, me);
     }
+    row += 8 * to.t;
   }
 }
 
-// W = M * W b, the gradient of the scores, into its tile; sums of F = M * X W over rows, times b, and columns, and F_tt
-// apart. X are the scores themselves. Strict: s < t, and negative.
+// W = M * W b, the gradient of the scores, into its tile, 32 columns of it; sums of F = M * X W over rows, times b, and
+// columns, and F_tt apart. X are the scores themselves. Strict: s < t, and negative.
 template <int kKeys, int kValues>
 __device__ void score_gradient(
     Memory<kKeys, kValues>& m,
-    const Product& X,
-    const Product& W,
+    const Part& X,
+    const Part& W,
     unsigned char* tile,
     float scale,
     bool strict,
     int stripe,
+    int half_columns,
     const Place& me
 ) {
   const float late[2] = {m.G[16 * stripe + me.r], m.G[16 * stripe + me.r + 8]};
   float rows[2] = {};
 #pragma unroll
-  for (int n = 0; n < 8; ++n) {
-    const int first = 8 * n + 2 * me.i;
+  for (int n = 0; n < 4; ++n) {
+    const int first = 32 * half_columns + 8 * n + 2 * me.i;
     const float2 G = *reinterpret_cast<const float2*>(m.G + first);
     const float2 b = *reinterpret_cast<const float2*>(m.b + first);
     float columns[2] = {}, w[4];
@@ -163,20 +167,20 @@ __device__ void score_gradient(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int t = 16 * stripe + me.r + 8 * half;
-      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, n) + 4 * me.i) =
+      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, 4 * half_columns + n) + 4 * me.i) =
           pack(w[2 * half], w[2 * half + 1]);
     }
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
 #pragma unroll
       for (int d = 4; d < 32; d *= 2) columns[e] += __shfl_xor_sync(~0u, columns[e], d);
-      if (me.r == 0) m.F_columns[me.warp][first + e] = columns[e];
+      if (me.r == 0) m.F_columns[stripe + 4 * strict][first + e] = columns[e];
     }
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float sum = quad_sum(rows[half]);
-    if (me.i == 0) m.F_rows[strict][16 * stripe + me.r + 8 * half] = sum;
+    if (me.i == 0) m.F_rows[2 * strict + half_columns][16 * stripe + me.r + 8 * half] = sum;
   }
 }
 
@@ -207,8 +211,8 @@ __device__ Pair sums_from(Pair x, const Place& me) {
   return {after + x.b + x.a, after + x.b};
 }
 
-// A block owns one chunk of one head. First warps 0 .. 3 make dP and its sums, a stripe of 16 tokens each, and warps
-// 4 .. 7 D; then a warp makes 64 columns of dq and dk of its stripe, or with 64 keys, of one of the two.
+// A block owns one chunk of one head. First half of the warps makes dP and its sums, the other D; then a warp makes 32
+// columns of dq and dk of its stripe, or with 64 keys, of one of the two.
 template <int kKeys, int kValues>
 __global__ void __launch_bounds__(kBlock, 1)
     gradient_kernel(const __grid_constant__ DeltaChunks p) {
@@ -249,40 +253,43 @@ __global__ void __launch_bounds__(kBlock, 1)
   copy_wait<1>();
   __syncthreads();
 
-  const int stripe = me.warp % 4, group = me.warp / 4;
+  const int stripe = me.warp % 4;
   {
-    Product X = {}, W = {};
-    multiply_rows<kKeys / 64>(X, group ? ks : qs, ks, stripe, reader);
-    multiply_rows<kValues / 64>(W, group ? dvs : dos, es, stripe, reader);
-    score_gradient(m, X, W, group ? m.D : m.dP, group ? -1.f : p.scale, group == 1, stripe, me);
+    const int group = me.warp / 4 % 2, half = me.warp / 8;
+    Part X = {}, W = {};
+    multiply_rows<kKeys / 64>(X, group ? ks : qs, ks + half * 4096, stripe, reader);
+    multiply_rows<kValues / 64>(W, group ? dvs : dos, es + half * 4096, stripe, reader);
+    unsigned char* tile = group ? m.D : m.dP;
+    score_gradient(m, X, W, tile, group ? -1.f : p.scale, group == 1, stripe, half, me);
   }
   copy_wait<0>();
   __syncthreads();
 
-  const int half = kKeys == 128 ? group : 0;
-  const uint32_t S = shared_address(m.S[half]), Z = shared_address(m.Z[half]);
-  const uint32_t q = qs + half * kTileBytes, k = ks + half * kTileBytes;
+  const Quarter quarter{me.warp / 4 % (kKeys / 32)};
+  const int tile = quarter.tile(), first = quarter.first();
+  const uint32_t S = shared_address(m.S[tile]), Z = shared_address(m.Z[tile]);
+  const uint32_t q = qs + tile * kTileBytes, k = ks + tile * kTileBytes;
   const uint32_t dP = shared_address(m.dP), D = shared_address(m.D);
-  if (kKeys == 128 || group == 0) {
-    Product x = {};
-    multiply_state<kValues>(x, dos, S, stripe, reader);
-    weigh_rows(x, m.read, p.scale, m.q[half], m.rho[half], stripe, me);
-    multiply_lower(x, dP, k, stripe, reader);
-    store_rows_to(x, p.dq, c, h, 64 * half, p.K, stripe, me);
+  if (kKeys == 128 || me.warp < 8) {
+    Part x = {};
+    multiply_state<kValues>(x, dos, S, stripe, first, reader);
+    weigh_rows(x, m.read, p.scale, m.q[tile], first, m.rho[quarter.n], stripe, me);
+    multiply_lower(x, dP, k, stripe, first, reader);
+    store_part(x, p.dq, c, h, 32 * quarter.n, p.K, stripe, me);
   }
-  if (kKeys == 128 || group == 1) {
-    Product x = {}, z = {};
-    multiply_state<kValues>(x, es, Z, stripe, reader);
-    weigh_rows(x, m.until, 1.f, m.k[half], m.kappa[half], stripe, me);
-    multiply_state<kValues>(z, dvs, S, stripe, reader);
-    weigh_rows(z, m.read, -1.f, m.k[half], m.rho[2 + half], stripe, me);
+  if (kKeys == 128 || me.warp >= 8) {
+    Part x = {}, z = {};
+    multiply_state<kValues>(x, es, Z, stripe, first, reader);
+    weigh_rows(x, m.until, 1.f, m.k[tile], first, m.kappa[quarter.n], stripe, me);
+    multiply_state<kValues>(z, dvs, S, stripe, first, reader);
+    weigh_rows(z, m.read, -1.f, m.k[tile], first, m.rho[4 + quarter.n], stripe, me);
     const float b[2] = {m.b[16 * stripe + me.r], m.b[16 * stripe + me.r + 8]};
 #pragma unroll
-    for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + z[e / 4][e % 4];
-    multiply_upper(x, dP, q, stripe, reader);
-    multiply_lower(x, D, k, stripe, reader);
-    multiply_upper(x, D, k, stripe, reader);
-    store_rows_to(x, p.dk, c, h, 64 * half, p.K, stripe, me);
+    for (int e = 0; e < 16; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + z[e / 4][e % 4];
+    multiply_upper(x, dP, q, stripe, first, reader);
+    multiply_lower(x, D, k, stripe, first, reader);
+    multiply_upper(x, D, k, stripe, first, reader);
+    store_part(x, p.dk, c, h, 32 * quarter.n, p.K, stripe, me);
   }
   float flow = 0.f;
   for (int e = me.thread; e < kKeys * kValues / 8; e += kBlock) {
@@ -297,19 +304,19 @@ __global__ void __launch_bounds__(kBlock, 1)
   __syncthreads();
   if (me.warp != 0) return;
 
-  constexpr int kHalves = kKeys / 64;
   const auto token = [&](int t, float& rho, float& inner, float& dbeta) {
     rho = 0.f;
     float kappa = 0.f, column = 0.f;
 #pragma unroll
-    for (int n = 0; n < kHalves; ++n) {
-      rho += m.rho[n][t] + m.rho[2 + n][t];
+    for (int n = 0; n < kKeys / 32; ++n) {
+      rho += m.rho[n][t] + m.rho[4 + n][t];
       kappa += m.kappa[n][t];
     }
 #pragma unroll
     for (int w = 0; w < 8; ++w) column += m.F_columns[w][t];
     dbeta = kappa + column + m.F_same[t];
-    inner = m.b[t] * (kappa + column) - (m.F_rows[0][t] + m.F_rows[1][t]);
+    inner = m.b[t] * (kappa + column) -
+            ((m.F_rows[0][t] + m.F_rows[1][t]) + (m.F_rows[2][t] + m.F_rows[3][t]));
   };
   Pair rho, inner, dbeta;
   token(2 * me.lane, rho.a, inner.a, dbeta.a);
@@ -317,16 +324,16 @@ __global__ void __launch_bounds__(kBlock, 1)
   const Pair later = sums_from(rho, me), earlier = sums_before(inner, me);
   float past = 0.f;
 #pragma unroll
-  for (int w = 0; w < 8; ++w) past += m.flow[w];
+  for (int w = 0; w < kBlock / 32; ++w) past += m.flow[w];
   past *= m.kept;  // e^{G_C} <Z, S>
-  const int64_t first = (c.b * p.sequences.T + c.first + 2 * me.lane) * p.H + h.own;
+  const int64_t token_head = (c.b * p.sequences.T + c.first + 2 * me.lane) * p.H + h.own;
   if (2 * me.lane < c.rows) {
-    p.dbeta[first] = dbeta.a;
-    if (p.dg) p.dg[first] = later.a + earlier.a + past;
+    p.dbeta[token_head] = dbeta.a;
+    if (p.dg) p.dg[token_head] = later.a + earlier.a + past;
   }
   if (2 * me.lane + 1 < c.rows) {
-    p.dbeta[first + p.H] = dbeta.b;
-    if (p.dg) p.dg[first + p.H] = later.b + earlier.b + past;
+    p.dbeta[token_head + p.H] = dbeta.b;
+    if (p.dg) p.dg[token_head + p.H] = later.b + earlier.b + past;
   }
 }
 

@@ -12,11 +12,11 @@ struct Stage {
   unsigned char k[kKeys / 64][kTileBytes], q[kKeys / 64][kTileBytes];
   unsigned char v[kTileBytes];  // or do, in reverse: the block's 64 columns
   unsigned char inverse[kTileBytes], scores[kTileBytes];
+  float read[64], write[64];  // e^G, b e^{G_C-G}; the last e^G is e^{G_C}
 };
 template <int kKeys>
 struct Memory {
   Stage<kKeys> stage[2];
-  float read[64], write[64], kept;  // e^G, b e^{G_C-G}, e^{G_C}
 };
 
 template <int kKeys>
@@ -78,19 +78,12 @@ __device__ void load_stage(
   load_chunk<1, kBlock>(shared_address(s.v), values, c, job.h, job.first, p.V, me);
   const int64_t slot = job.span.slot + i;
   load_matrix<1, 64, kBlock>(shared_address(s.inverse), square(p.inverse, p, slot, job.h), me);
+  const float* factors = p.factors + (slot * p.H + job.h.own) * 128;
+  if (me.warp == 0) copy_async(shared_address(s.read) + 16 * me.lane, factors + 4 * me.lane, true);
   if constexpr (kQueries) {
     load_chunk<kKeys / 64, kBlock>(shared_address(s.q), p.q, c, job.h, 0, p.K, me);
     load_matrix<1, 64, kBlock>(shared_address(s.scores), square(p.scores, p, slot, job.h), me);
   }
-}
-
-template <int kKeys>
-__device__ void prepare(Memory<kKeys>& m, const Numbers& x, const Place& me) {
-  const Since d = sum_decays(x.g, me);
-  reinterpret_cast<float2*>(m.read)[me.lane] = {exp2_fast(d.G.x), exp2_fast(d.G.y)};
-  reinterpret_cast<float2*>(m.write)[me.lane] = {
-      x.b.x * exp2_fast(d.all - d.G.x), x.b.y * exp2_fast(d.all - d.G.y)};
-  if (me.lane == 0) m.kept = exp2_fast(d.all);
 }
 
 // The bf16 state to memory, columns 16 j .. of it.
@@ -126,11 +119,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
   const Job job(p, start);
   Transposed<kKeys> S = {};
   for_state<kKeys>(S, p.first, p, job, start, [](float& x, const float* from) { x = *from; });
-  Numbers numbers = {};
-  if (job.chunks > 0) {
-    load_stage<kKeys, kQueries>(m.stage[0], p, p.v, job, 0, start);
-    if (start.warp == 0) numbers = load_numbers(p, chunk_at(job.span, 0), job.h, start);
-  }
+  if (job.chunks > 0) load_stage<kKeys, kQueries>(m.stage[0], p, p.v, job, 0, start);
   copy_commit();
   for (int i = 0; i < job.chunks; ++i) {
     const Place me(anew(int(threadIdx.x)));  // addresses are made anew: registers are scarce
@@ -141,10 +130,6 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
     if (i + 1 < job.chunks)
       load_stage<kKeys, kQueries>(m.stage[(i + 1) & 1], p, p.v, job, i + 1, me);
     copy_commit();
-    if (me.warp == 0) {
-      prepare(m, numbers, me);
-      if (i + 1 < job.chunks) numbers = load_numbers(p, chunk_at(job.span, i + 1), job.h, me);
-    }
     const Stage<kKeys>& s = m.stage[i & 1];
     const uint32_t ks = shared_address(s.k);
     Product E = {}, O = {};
@@ -156,9 +141,8 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
       add_rows(E, a, ks, j, 0, reader);
       if constexpr (kQueries) add_rows(O, a, shared_address(s.q), j, 0, reader);
     }
-    __syncthreads();  // the factors are there
     uint32_t a[4][4];
-    weigh_columns(E, m.read, me);
+    weigh_columns(E, s.read, me);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {  // V - e^G K S
       load_columns(a[j], shared_address(s.v), me.warp, j, reader);
@@ -175,7 +159,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
 #pragma unroll
     for (int j = 0; j < 4; ++j) add_rows(E, a[j], shared_address(s.inverse), j, j, reader);
     if constexpr (kQueries) {
-      weigh_columns(O, m.read, me);
+      weigh_columns(O, s.read, me);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
 #pragma unroll
@@ -192,8 +176,8 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
       for (int j = 0; j < 4; ++j) round_columns(a[j], E, j);
       store_tokens(a, p.error, c, job.h, job.column, p.V, me);
     }
-    weigh_columns(E, m.write, me);
-    keep<kKeys>(S, m.kept);
+    weigh_columns(E, s.write, me);
+    keep<kKeys>(S, s.read[63]);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {  // S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
       round_columns(a[j], E, j);
@@ -219,11 +203,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
   const Job job(p, me);
   Transposed<kKeys> Z = {};
   for_state<kKeys>(Z, p.first, p, job, me, [](float& x, const float* from) { x = *from; });
-  Numbers numbers = {};
-  if (job.chunks > 0) {
-    load_stage<kKeys, true>(m.stage[0], p, p.out, job, job.chunks - 1, me);
-    if (me.warp == 0) numbers = load_numbers(p, chunk_at(job.span, job.chunks - 1), job.h, me);
-  }
+  if (job.chunks > 0) load_stage<kKeys, true>(m.stage[0], p, p.out, job, job.chunks - 1, me);
   copy_commit();
   for (int i = job.chunks - 1; i >= 0; --i) {
     const Chunk c = chunk_at(job.span, i);
@@ -232,10 +212,6 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
     __syncthreads();
     if (i > 0) load_stage<kKeys, true>(m.stage[(job.chunks - i) & 1], p, p.out, job, i - 1, me);
     copy_commit();
-    if (me.warp == 0) {
-      prepare(m, numbers, me);
-      if (i > 0) numbers = load_numbers(p, chunk_at(job.span, i - 1), job.h, me);
-    }
     const uint32_t ks = shared_address(s.k), qs = shared_address(s.q);
     Product d = {};
 #pragma unroll
@@ -245,21 +221,20 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
       store_state<kKeys>(p.Z, a, j, p, job, i, me);
       add_rows(d, a, ks, j, 0, reader);
     }
-    __syncthreads();  // the factors are there
-    weigh_columns(d, m.write, me);
+    weigh_columns(d, s.write, me);
     uint32_t a[4][4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {  // + P^T dO
       load_columns(a[j], shared_address(s.v), me.warp, j, reader);
       add_columns(d, a[j], shared_address(s.scores), j, j, reader);
     }
-    keep<kKeys>(Z, m.kept);
+    keep<kKeys>(Z, s.read[63]);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {  // Z += Q^T diag(scale e^G) dO
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int t = 16 * j + 8 * (e / 2) + 2 * me.i;
-        const float2 f = *reinterpret_cast<const float2*>(m.read + t);
+        const float2 f = *reinterpret_cast<const float2*>(s.read + t);
         a[j][e] = weigh_pair(a[j][e], {f.x * p.scale, f.y * p.scale});
       }
 #pragma unroll
@@ -276,7 +251,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
 #pragma unroll
     for (int j = 0; j < 4; ++j) round_columns(a[j], d, j);
     store_tokens(a, p.dv, c, job.h, job.column, p.V, me);
-    weigh_columns(d, m.read, me);
+    weigh_columns(d, s.read, me);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {  // Z -= K^T diag(e^G) dV
       round_columns(a[j], d, j);
