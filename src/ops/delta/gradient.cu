@@ -5,9 +5,8 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kBlock = 512;  // 16 warps: a stripe of 16 tokens and 32 columns each
-
-using Part = Columns<4>;  // 16 x 32
+constexpr int kBlock =
+    512;  // four groups of four warps; a warp has a stripe of 16 tokens and 64 columns
 
 template <int kKeys, int kValues>
 struct Memory {
@@ -17,8 +16,8 @@ struct Memory {
   unsigned char S[kKeys / 64][kValues * 128], Z[kKeys / 64][kValues * 128];  // transposed
   unsigned char dP[kTileBytes], D[kTileBytes];
   float G[64], b[64], read[64], until[64], kept;  // log2, e^G, e^{G_C-G}, e^{G_C}
-  float F_columns[8][64], F_rows[4][64], F_same[64];
-  float rho[8][64], kappa[4][64];  // by 32 keys: q.x, then k.z; k.y
+  float F_columns[8][64], F_rows[2][64], F_same[64];
+  float rho[4][64], kappa[2][64];  // by 64 keys: q.x, then k.z; k.y
   float flow[16];                  // <Z, S>
 };
 
@@ -27,64 +26,22 @@ __device__ float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// A quarter of 128 columns, or half of 64: of which tile, from which 16 of its columns on.
-struct Quarter {
-  int n;
-  __device__ int tile() const { return n / 2; }
-  __device__ int first() const { return n % 2 * 2; }
-};
+__device__ void finish_products(Product& x, Product& y) {
+  commit_products();
+  wait_products<0>();
+  settle_product(x);
+  settle_product(y);
+}
 
-// d += rows of x (64 kTiles columns) times rows of y.
-template <int kTiles>
-__device__ void multiply_rows(Part& d, uint32_t x, uint32_t y, int stripe, const Reader& reader) {
-#pragma unroll 4
-  for (int j = 0; j < 4 * kTiles; ++j) {
-    uint32_t a[4];
-    load_rows(a, x, stripe, j, reader);
-    add_rows(d, a, y, j, 0, reader);
-  }
-}
-// d += rows of x (kRows columns) times columns of a state.
-template <int kRows>
-__device__ void multiply_state(
-    Part& d, uint32_t x, uint32_t state, int stripe, int first, const Reader& reader
-) {
-#pragma unroll 4
-  for (int j = 0; j < kRows / 16; ++j) {
-    uint32_t a[4];
-    load_rows(a, x, stripe, j, reader);
-    add_columns(d, a, state, j, 3, reader, first);
-  }
-}
-// d += rows of a lower triangle times y, or of its transpose.
-__device__ void multiply_lower(
-    Part& d, uint32_t x, uint32_t y, int stripe, int first, const Reader& reader
-) {
-#pragma unroll 1
-  for (int j = 0; j <= stripe; ++j) {
-    uint32_t a[4];
-    load_rows(a, x, stripe, j, reader);
-    add_columns(d, a, y, j, 3, reader, first);
-  }
-}
-__device__ void multiply_upper(
-    Part& d, uint32_t x, uint32_t y, int stripe, int first, const Reader& reader
-) {
-#pragma unroll 1
-  for (int j = stripe; j < 4; ++j) {
-    uint32_t a[4];
-    load_columns(a, x, stripe, j, reader);
-    add_columns(d, a, y, j, 3, reader, first);
-  }
-}
+// All threads of the block, from wherever they are.
+__device__ void block_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kBlock) : "memory"); }
 
 // Rows times a factor each, and their products with the rows of a tile: x_t.d_t, into sums.
 __device__ void weigh_rows(
-    Part& d,
+    Product& d,
     const float* factors,
     float scale,
     const unsigned char* tile,
-    int first,
     float* sums,
     int stripe,
     const Place& me
@@ -95,9 +52,8 @@ __device__ void weigh_rows(
     const float f = factors[t] * scale;
     float sum = 0.f;
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      const uint32_t two =
-          *reinterpret_cast<const uint32_t*>(tile + tile_offset(t, 2 * first + n) + 4 * me.i);
+    for (int n = 0; n < 8; ++n) {
+      const uint32_t two = *reinterpret_cast<const uint32_t*>(tile + tile_offset(t, n) + 4 * me.i);
       float* x = d[n] + 2 * half;
       x[0] *= f, x[1] *= f;
       sum += x[0] * low_half(two) + x[1] * high_half(two);
@@ -107,8 +63,8 @@ __device__ void weigh_rows(
   }
 }
 
-__device__ void store_part(
-    const Part& d,
+__device__ void store_rows(
+    const Product& d,
     const Rows& to,
     const Chunk& c,
     const Heads& h,
@@ -122,7 +78,7 @@ __device__ void store_part(
   for (int half = 0; half < 2; ++half) {
     const bool valid = 16 * stripe + me.r + 8 * half < c.rows;
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
+    for (int j = 0; j < 4; ++j) {
       uint32_t a[4];
       round_columns(a, d, j);
       store_sixteen(row + 16 * j, a[half], a[2 + half], valid, width - column - 16 * j, me);
@@ -131,25 +87,24 @@ __device__ void store_part(
   }
 }
 
-// W = M * W b, the gradient of the scores, into its tile, 32 columns of it; sums of F = M * X W over rows, times b, and
-// columns, and F_tt apart. X are the scores themselves. Strict: s < t, and negative.
+// W = M * W b, the gradient of the scores, into its tile; sums of F = M * X W over rows, times b, and columns, and F_tt
+// apart. X are the scores themselves. Strict: s < t, and negative.
 template <int kKeys, int kValues>
 __device__ void score_gradient(
     Memory<kKeys, kValues>& m,
-    const Part& X,
-    const Part& W,
+    const Product& X,
+    const Product& W,
     unsigned char* tile,
     float scale,
     bool strict,
     int stripe,
-    int half_columns,
     const Place& me
 ) {
   const float late[2] = {m.G[16 * stripe + me.r], m.G[16 * stripe + me.r + 8]};
   float rows[2] = {};
 #pragma unroll
-  for (int n = 0; n < 4; ++n) {
-    const int first = 32 * half_columns + 8 * n + 2 * me.i;
+  for (int n = 0; n < 8; ++n) {
+    const int first = 8 * n + 2 * me.i;
     const float2 G = *reinterpret_cast<const float2*>(m.G + first);
     const float2 b = *reinterpret_cast<const float2*>(m.b + first);
     float columns[2] = {}, w[4];
@@ -167,7 +122,7 @@ __device__ void score_gradient(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int t = 16 * stripe + me.r + 8 * half;
-      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, 4 * half_columns + n) + 4 * me.i) =
+      *reinterpret_cast<uint32_t*>(tile + tile_offset(t, n) + 4 * me.i) =
           pack(w[2 * half], w[2 * half + 1]);
     }
 #pragma unroll
@@ -180,7 +135,7 @@ __device__ void score_gradient(
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float sum = quad_sum(rows[half]);
-    if (me.i == 0) m.F_rows[2 * strict + half_columns][16 * stripe + me.r + 8 * half] = sum;
+    if (me.i == 0) m.F_rows[strict][16 * stripe + me.r + 8 * half] = sum;
   }
 }
 
@@ -211,13 +166,14 @@ __device__ Pair sums_from(Pair x, const Place& me) {
   return {after + x.b + x.a, after + x.b};
 }
 
-// A block owns one chunk of one head. First half of the warps makes dP and its sums, the other D; then a warp makes 32
-// columns of dq and dk of its stripe, or with 64 keys, of one of the two.
+// A block owns one chunk of one head. Of its groups, the first makes dP and its sums, then dq of the first 64 keys; the
+// second D, and dq of the others; the third and fourth dk of the same keys, first what no score is wanted for.
 template <int kKeys, int kValues>
 __global__ void __launch_bounds__(kBlock, 1)
     gradient_kernel(const __grid_constant__ DeltaChunks p) {
   HORNER_DYNAMIC_MEMORY(memory);
-  Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory);
+  const uint32_t aside = (1024 - shared_address(memory) % 1024) % 1024;  // tiles want it
+  Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory + aside);
   const Place me(int(threadIdx.x));
   const Reader reader(me);
   const unsigned slot = blockIdx.x / unsigned(p.H);
@@ -231,7 +187,6 @@ __global__ void __launch_bounds__(kBlock, 1)
   load_chunk<kValues / 64, kBlock>(dos, p.out, c, h, 0, p.V, me);
   load_chunk<kValues / 64, kBlock>(dvs, p.dv, c, h, 0, p.V, me);
   load_chunk<kValues / 64, kBlock>(es, p.error, c, h, 0, p.V, me);
-  copy_commit();
   const int64_t state = (int64_t(slot) * p.H + h.own) * kKeys * kValues;
   load_matrix<kKeys / 64, kValues, kBlock>(
       shared_address(m.S), static_cast<const __nv_bfloat16*>(p.S) + state, me
@@ -250,46 +205,51 @@ __global__ void __launch_bounds__(kBlock, 1)
         exp2_fast(d.all - d.G.x), exp2_fast(d.all - d.G.y)};
     if (me.lane == 0) m.kept = exp2_fast(d.all);
   }
-  copy_wait<1>();
-  __syncthreads();
-
-  const int stripe = me.warp % 4;
-  {
-    const int group = me.warp / 4 % 2, half = me.warp / 8;
-    Part X = {}, W = {};
-    multiply_rows<kKeys / 64>(X, group ? ks : qs, ks + half * 4096, stripe, reader);
-    multiply_rows<kValues / 64>(W, group ? dvs : dos, es + half * 4096, stripe, reader);
-    unsigned char* tile = group ? m.D : m.dP;
-    score_gradient(m, X, W, tile, group ? -1.f : p.scale, group == 1, stripe, half, me);
-  }
   copy_wait<0>();
+  show_tiles();
   __syncthreads();
 
-  const Quarter quarter{me.warp / 4 % (kKeys / 32)};
-  const int tile = quarter.tile(), first = quarter.first();
-  const uint32_t S = shared_address(m.S[tile]), Z = shared_address(m.Z[tile]);
+  // With 64 keys, the second and fourth group make what the first and third make, and do not store it.
+  const int group = me.warp / 4, stripe = me.warp % 4, part = group % 2, tile = part % (kKeys / 64);
   const uint32_t q = qs + tile * kTileBytes, k = ks + tile * kTileBytes;
+  const uint32_t S = shared_address(m.S[tile]), Z = shared_address(m.Z[tile]);
   const uint32_t dP = shared_address(m.dP), D = shared_address(m.D);
-  if (kKeys == 128 || me.warp < 8) {
-    Part x = {};
-    multiply_state<kValues>(x, dos, S, stripe, first, reader);
-    weigh_rows(x, m.read, p.scale, m.q[tile], first, m.rho[quarter.n], stripe, me);
-    multiply_lower(x, dP, k, stripe, first, reader);
-    store_part(x, p.dq, c, h, 32 * quarter.n, p.K, stripe, me);
-  }
-  if (kKeys == 128 || me.warp >= 8) {
-    Part x = {}, z = {};
-    multiply_state<kValues>(x, es, Z, stripe, first, reader);
-    weigh_rows(x, m.until, 1.f, m.k[tile], first, m.kappa[quarter.n], stripe, me);
-    multiply_state<kValues>(z, dvs, S, stripe, first, reader);
-    weigh_rows(z, m.read, -1.f, m.k[tile], first, m.rho[4 + quarter.n], stripe, me);
+  constexpr int kOverKeys = kKeys / 16, kOverValues = kValues / 16;  // steps of products
+  Product x, y;
+  if (group < 2) {
+    begin_products();
+    multiply_tiles<false, false, kOverKeys>(x, group ? ks : qs, ks, false, reader, me);
+    multiply_tiles<false, false, kOverValues>(y, group ? dvs : dos, es, false, reader, me);
+    finish_products(x, y);
+    unsigned char* scores = group ? m.D : m.dP;
+    score_gradient(m, x, y, scores, group ? -1.f : p.scale, group == 1, stripe, me);
+    show_tiles();
+    begin_products();
+    multiply_tiles<false, true, kOverValues>(x, dos, S, false, reader, me);
+    finish_products(x, x);
+    weigh_rows(x, m.read, p.scale, m.q[tile], m.rho[part], stripe, me);
+    block_sync();
+    begin_products();
+    multiply_tiles<false, true, 4>(x, dP, k, true, reader, me);
+    finish_products(x, x);
+    if (part == tile) store_rows(x, p.dq, c, h, 64 * tile, p.K, stripe, me);
+  } else {
+    begin_products();
+    multiply_tiles<false, true, kOverValues>(x, es, Z, false, reader, me);
+    multiply_tiles<false, true, kOverValues>(y, dvs, S, false, reader, me);
+    finish_products(x, y);
+    weigh_rows(x, m.until, 1.f, m.k[tile], m.kappa[part], stripe, me);
+    weigh_rows(y, m.read, -1.f, m.k[tile], m.rho[2 + part], stripe, me);
     const float b[2] = {m.b[16 * stripe + me.r], m.b[16 * stripe + me.r + 8]};
 #pragma unroll
-    for (int e = 0; e < 16; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + z[e / 4][e % 4];
-    multiply_upper(x, dP, q, stripe, first, reader);
-    multiply_lower(x, D, k, stripe, first, reader);
-    multiply_upper(x, D, k, stripe, first, reader);
-    store_part(x, p.dk, c, h, 32 * quarter.n, p.K, stripe, me);
+    for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + y[e / 4][e % 4];
+    block_sync();
+    begin_products();
+    multiply_tiles<true, true, 4>(x, dP, q, true, reader, me);
+    multiply_tiles<false, true, 4>(x, D, k, true, reader, me);
+    multiply_tiles<true, true, 4>(x, D, k, true, reader, me);
+    finish_products(x, x);
+    if (part == tile) store_rows(x, p.dk, c, h, 64 * tile, p.K, stripe, me);
   }
   float flow = 0.f;
   for (int e = me.thread; e < kKeys * kValues / 8; e += kBlock) {
@@ -308,15 +268,14 @@ __global__ void __launch_bounds__(kBlock, 1)
     rho = 0.f;
     float kappa = 0.f, column = 0.f;
 #pragma unroll
-    for (int n = 0; n < kKeys / 32; ++n) {
-      rho += m.rho[n][t] + m.rho[4 + n][t];
+    for (int n = 0; n < kKeys / 64; ++n) {
+      rho += m.rho[n][t] + m.rho[2 + n][t];
       kappa += m.kappa[n][t];
     }
 #pragma unroll
     for (int w = 0; w < 8; ++w) column += m.F_columns[w][t];
     dbeta = kappa + column + m.F_same[t];
-    inner = m.b[t] * (kappa + column) -
-            ((m.F_rows[0][t] + m.F_rows[1][t]) + (m.F_rows[2][t] + m.F_rows[3][t]));
+    inner = m.b[t] * (kappa + column) - (m.F_rows[0][t] + m.F_rows[1][t]);
   };
   Pair rho, inner, dbeta;
   token(2 * me.lane, rho.a, inner.a, dbeta.a);
@@ -343,7 +302,7 @@ cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
       gradient_kernel<kKeys, kValues>,
       p.sequences.slots() * p.H,
       kBlock,
-      sizeof(Memory<kKeys, kValues>),
+      sizeof(Memory<kKeys, kValues>) + 1024,
       stream,
       p
   );

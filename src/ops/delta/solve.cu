@@ -16,7 +16,7 @@ struct Memory {
   unsigned char k[kKeys / 64][kTileBytes];
   union {
     unsigned char q[kKeys / 64][kTileBytes];
-    __nv_bfloat16 inverse[64][64];  // blocks above the diagonal are nobody's
+    __nv_bfloat16 inverse[64][64];
   };
   float L[64][68];
   float diagonal[4][16][18];  // A_JJ
@@ -92,6 +92,8 @@ __device__ void solve_diagonal(Memory<kKeys>& m, int J, const Place& me) {
 // A_IJ for I > J, transposed: A_IJ^T = -(sum_K A_KJ^T L_IK^T) A_II^T.
 template <int kKeys>
 __device__ void solve_below(Memory<kKeys>& m, int J, const Place& me) {
+  for (int t = me.lane / 2; t < 16 * J; t += 16)  // above the diagonal: 0
+    *reinterpret_cast<uint4*>(&m.inverse[t][16 * J + 8 * (me.lane % 2)]) = uint4{0, 0, 0, 0};
   Operand a[3];  // A_KJ^T, K = J, J + 1, ..
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
