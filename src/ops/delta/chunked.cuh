@@ -1,4 +1,4 @@
-// `delta`, level 2: chunks of 64 tokens, mma.sync in bf16 with fp32 sums, any GPU from sm_80 on.
+// `delta`, level 2: chunks of 64 tokens, in bf16 with fp32 sums, any GPU from sm_80 on: mma.sync, and wgmma on sm_90a.
 //
 // Inside a chunk G_t = g_1 + .. + g_t, M_ts = exp(G_t - G_s) for s <= t; S enters it, Z is the gradient of the state
 // that leaves it. E are the errors, not yet times beta, so that nothing is divided by beta:
@@ -28,8 +28,10 @@
 namespace horner::cuda {
 namespace {
 
-using Product =
-    float[8][4];  // 16 x 64: element e of [n] is row r + 8 (e / 2), column 8 n + 2 i + e % 2
+// 16 x 8 kN: element e of [n] is row r + 8 (e / 2), column 8 n + 2 i + e % 2.
+template <int kN>
+using Columns = float[kN][4];
+using Product = Columns<8>;
 
 // Where a lane reads four 8x8 matrices of a tile: at rows lane % 16, a unit further from lane 16 on; or eight rows
 // further from lane 16 on, a unit further every other eight lanes. All its rows have one swizzle, lane % 8: two units
@@ -57,12 +59,13 @@ __device__ inline void load_columns(
 }
 
 // d += a X^T: columns of d are rows of the tiles X, from 16 first on; a has columns 16 step .. of X.
-__device__ inline void add_rows(
-    Product& d, const uint32_t (&a)[4], uint32_t tiles, int step, int first, const Reader& at
+template <int kN>
+__device__ void add_rows(
+    Columns<kN>& d, const uint32_t (&a)[4], uint32_t tiles, int step, int first, const Reader& at
 ) {
   const uint32_t from = step_address(tiles, at.halves, step);
 #pragma unroll
-  for (int n = 0; n < 4; ++n) {
+  for (int n = 0; n < kN / 2; ++n) {
     if (n < first) continue;
     uint32_t b[4];
     load_matrices(b, from + n * 2048);
@@ -70,22 +73,115 @@ __device__ inline void add_rows(
     multiply(d[2 * n + 1], a, b[2], b[3]);
   }
 }
-// d += a X: columns of d are columns of the tile X up to 16 last + 15; a has rows 16 step .. of X.
-__device__ inline void add_columns(
-    Product& d, const uint32_t (&a)[4], uint32_t tile, int step, int last, const Reader& at
+// d += a X: columns of d are columns of the tile X from 16 first on, up to 16 last + 15 of them; a has rows 16 step ..
+// of X.
+template <int kN>
+__device__ void add_columns(
+    Columns<kN>& d,
+    const uint32_t (&a)[4],
+    uint32_t tile,
+    int step,
+    int last,
+    const Reader& at,
+    int first = 0
 ) {
 #pragma unroll
-  for (int n = 0; n < 4; ++n) {
+  for (int n = 0; n < kN / 2; ++n) {
     if (n > last) continue;
     uint32_t b[4];
-    load_matrices_transposed(b, step_address(tile, at.rows, n) + step * 2048);
+    load_matrices_transposed(b, step_address(tile, at.rows, first + n) + step * 2048);
     multiply(d[2 * n], a, b[0], b[1]);
     multiply(d[2 * n + 1], a, b[2], b[3]);
   }
 }
 
+// The same of four warps with all 64 rows of tiles, for operands a of all steps. On sm_90a the four make one
+// instruction, which runs on while others are issued: begin, then products, commit; wait until no more than kPending
+// such groups run, and only then touch what they read and write. kAdd: to d; lower: the tile is a lower triangle.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+__device__ inline void show_tiles() { fence_async_proxy(); }  // to products after the next barrier
+__device__ inline void begin_products() { product_fence(); }
+__device__ inline void commit_products() { product_commit(); }
+template <int kPending>
+__device__ void wait_products() {
+  product_wait<kPending>();
+}
+__device__ inline float (&flat(Product& d))[32] { return reinterpret_cast<float(&)[32]>(d); }
+__device__ inline void settle_product(Product& d) { settle(flat(d)); }
+template <bool kAdd, int kSteps>
+__device__ void
+multiply_rows(Product& d, const uint32_t (&a)[kSteps][4], uint32_t tiles, bool, const Reader&) {
+#pragma unroll
+  for (int j = 0; j < kSteps; ++j) {
+    const uint32_t from = tiles + j / 4 * kTileBytes + j % 4 * 32;
+    product<false>(flat(d), a[j], operand(from), kAdd || j > 0);
+  }
+}
+template <bool kAdd>
+__device__ void
+multiply_columns(Product& d, const uint32_t (&a)[4][4], uint32_t tile, bool, const Reader&) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) product<true>(flat(d), a[j], operand(tile + j * 2048), kAdd || j > 0);
+}
+// d += x y^T over 16 kSteps columns of the tiles x and y; transposed: of the rows of one tile, 64 columns.
+template <bool kTransposeX, bool kTransposeY, int kSteps>
+__device__ void
+multiply_tiles(Product& d, uint32_t x, uint32_t y, bool add, const Reader&, const Place&) {
+  const auto from = [](uint32_t tiles, int j, bool transposed) {
+    return operand(transposed ? tiles + j * 2048 : tiles + j / 4 * kTileBytes + j % 4 * 32);
+  };
+#pragma unroll
+  for (int j = 0; j < kSteps; ++j) {
+    product<kTransposeX, kTransposeY>(
+        flat(d), from(x, j, kTransposeX), from(y, j, kTransposeY), add || j > 0
+    );
+  }
+}
+#else
+__device__ inline void show_tiles() {}
+__device__ inline void begin_products() {}
+__device__ inline void commit_products() {}
+template <int kPending>
+__device__ void wait_products() {}
+__device__ inline void settle_product(Product&) {}
+__device__ inline void clear_product(Product& d) {
+#pragma unroll
+  for (int e = 0; e < 32; ++e) d[e / 4][e % 4] = 0.f;
+}
+template <bool kAdd, int kSteps>
+__device__ void multiply_rows(
+    Product& d, const uint32_t (&a)[kSteps][4], uint32_t tiles, bool lower, const Reader& at
+) {
+  if (!kAdd) clear_product(d);
+#pragma unroll
+  for (int j = 0; j < kSteps; ++j) add_rows(d, a[j], tiles, j, lower ? j : 0, at);
+}
+template <bool kAdd>
+__device__ void multiply_columns(
+    Product& d, const uint32_t (&a)[4][4], uint32_t tile, bool lower, const Reader& at
+) {
+  if (!kAdd) clear_product(d);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) add_columns(d, a[j], tile, j, lower ? j : 3, at);
+}
+template <bool kTransposeX, bool kTransposeY, int kSteps>
+__device__ void multiply_tiles(
+    Product& d, uint32_t x, uint32_t y, bool add, const Reader& at, const Place& me
+) {
+  if (!add) clear_product(d);
+  const int stripe = me.warp % 4;
+#pragma unroll 1
+  for (int j = 0; j < kSteps; ++j) {
+    uint32_t a[4];
+    kTransposeX ? load_columns(a, x, stripe, j, at) : load_rows(a, x, stripe, j, at);
+    kTransposeY ? add_columns(d, a, y, j, 3, at) : add_rows(d, a, y, j, 0, at);
+  }
+}
+#endif
+
 // Columns 16 j .. of a product, rounded, as an operand a.
-__device__ inline void round_columns(uint32_t (&a)[4], const Product& d, int j) {
+template <int kN>
+__device__ void round_columns(uint32_t (&a)[4], const Columns<kN>& d, int j) {
 #pragma unroll
   for (int e = 0; e < 4; ++e)
     a[e] = pack(d[2 * j + e / 2][2 * (e % 2)], d[2 * j + e / 2][2 * (e % 2) + 1]);

@@ -51,12 +51,13 @@ struct DeltaChunks {
   int64_t H = 0;
   int K = 0, V = 0;
   float scale = 1;
-  Rows q, k, v, out;        // out: o, or do in the gradient
-  Rows g, beta;             // fp32, one number per token; g.data null: none
-  StateView first, last;    // S_0 -> S_T; in the reverse sweep dS_T -> dS_0
-  void* inverse = nullptr;  // (slots,H,64,64) bf16: A
-  void* scores = nullptr;   // (slots,H,64,64) bf16: P
-  Rows error;               // (B,T,H,V) bf16: E
+  Rows q, k, v, out;         // out: o, or do in the gradient
+  Rows g, beta;              // fp32, one number per token; g.data null: none
+  StateView first, last;     // S_0 -> S_T; in the reverse sweep dS_T -> dS_0
+  void* inverse = nullptr;   // (slots,H,64,64) bf16: A
+  void* scores = nullptr;    // (slots,H,64,64) bf16: P
+  float* factors = nullptr;  // (slots,H,2,64): e^G, b e^{G_C-G}
+  Rows error;                // (B,T,H,V) bf16: E
   void *S = nullptr,
        *Z = nullptr;  // (slots,H,values,keys) bf16, transposed: what enters each chunk
   Rows dq, dk, dv;    // bf16
@@ -65,7 +66,7 @@ struct DeltaChunks {
   int keys() const { return K <= 64 ? 64 : 128; }
   int values() const { return V <= 64 ? 64 : 128; }
 };
-cudaError_t delta_solve(const DeltaChunks&, cudaStream_t);     // A, and P where `scores` is wanted
+cudaError_t delta_solve(const DeltaChunks&, cudaStream_t);     // A, P and the factors
 cudaError_t delta_forward(const DeltaChunks&, cudaStream_t);   // o; or E and S, where S is wanted
 cudaError_t delta_reverse(const DeltaChunks&, cudaStream_t);   // dv and Z
 cudaError_t delta_gradient(const DeltaChunks&, cudaStream_t);  // dq, dk, dg, dbeta

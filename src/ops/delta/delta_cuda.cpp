@@ -33,8 +33,8 @@ std::string refuses_chunked(const Inputs& in, const State& state, const Options&
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
-  if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < 162 * 1024)
-    return "it needs sm_80 or later and 162 KB of shared memory";
+  if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < 167 * 1024)
+    return "it needs sm_80 or later and 167 KB of shared memory";
   return refuses_recurrent(in, state, options);
 }
 
@@ -203,7 +203,7 @@ std::vector<at::Tensor> recurrent_backward(
 // --- chunked ---------------------------------------------------------------------------------------
 
 struct ChunkedProblem : Problem {
-  at::Tensor starts, inverse, scores;
+  at::Tensor starts, inverse, scores, factors;
   cuda::DeltaChunks p;
 
   ChunkedProblem(const Inputs& in, const State& state, const Options& options)
@@ -230,6 +230,8 @@ struct ChunkedProblem : Problem {
     scores = at::empty_like(inverse);
     p.inverse = data(inverse);
     p.scores = data(scores);
+    factors = at::empty({p.sequences.slots(), H, 2, 64}, wide_options());
+    p.factors = factors.data_ptr<float>();
     C10_CUDA_CHECK(cuda::delta_solve(p, stream));
   }
 };
@@ -292,7 +294,7 @@ bool packs(const Inputs&) { return true; }
 std::vector<Kernel> delta_kernels() {
   return {
       delta_step_kernel(),
-      {"chunked kernel", refuses_chunked, chunked, chunked_backward, packs},
+      {"chunked kernel", refuses_chunked, chunked, chunked_backward, nullptr, packs},
       {"recurrent kernel", refuses_recurrent, recurrent, recurrent_backward},
   };
 }

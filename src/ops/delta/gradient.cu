@@ -5,7 +5,8 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kBlock = 256;
+constexpr int kBlock =
+    512;  // four groups of four warps; a warp has a stripe of 16 tokens and 64 columns
 
 template <int kKeys, int kValues>
 struct Memory {
@@ -16,8 +17,8 @@ struct Memory {
   unsigned char dP[kTileBytes], D[kTileBytes];
   float G[64], b[64], read[64], until[64], kept;  // log2, e^G, e^{G_C-G}, e^{G_C}
   float F_columns[8][64], F_rows[2][64], F_same[64];
-  float rho[4][64], kappa[2][64];  // q.x by half of the keys, then k.z; k.y
-  float flow[8];                   // <Z, S>
+  float rho[4][64], kappa[2][64];  // by 64 keys: q.x, then k.z; k.y
+  float flow[16];                  // <Z, S>
 };
 
 __device__ float quad_sum(float x) {
@@ -25,51 +26,15 @@ __device__ float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// d += rows of x (64 kTiles columns) times rows of y.
-template <int kTiles>
-__device__ void multiply_rows(
-    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
-) {
-#pragma unroll 2
-  for (int j = 0; j < 4 * kTiles; ++j) {
-    uint32_t a[4];
-    load_rows(a, x, stripe, j, reader);
-    add_rows(d, a, y, j, 0, reader);
-  }
+__device__ void finish_products(Product& x, Product& y) {
+  commit_products();
+  wait_products<0>();
+  settle_product(x);
+  settle_product(y);
 }
-// d += rows of x (kRows columns) times 64 columns of a state.
-template <int kRows>
-__device__ void multiply_state(
-    Product& d, uint32_t x, uint32_t state, int stripe, const Reader& reader
-) {
-#pragma unroll 2
-  for (int j = 0; j < kRows / 16; ++j) {
-    uint32_t a[4];
-    load_rows(a, x, stripe, j, reader);
-    add_columns(d, a, state, j, 3, reader);
-  }
-}
-// d += rows of a lower triangle times y, or of its transpose.
-__device__ void multiply_lower(
-    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
-) {
-#pragma unroll 1
-  for (int j = 0; j <= stripe; ++j) {
-    uint32_t a[4];
-    load_rows(a, x, stripe, j, reader);
-    add_columns(d, a, y, j, 3, reader);
-  }
-}
-__device__ void multiply_upper(
-    Product& d, uint32_t x, uint32_t y, int stripe, const Reader& reader
-) {
-#pragma unroll 1
-  for (int j = stripe; j < 4; ++j) {
-    uint32_t a[4];
-    load_columns(a, x, stripe, j, reader);
-    add_columns(d, a, y, j, 3, reader);
-  }
-}
+
+// All threads of the block, from wherever they are.
+__device__ void block_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kBlock) : "memory"); }
 
 // Rows times a factor each, and their products with the rows of a tile: x_t.d_t, into sums.
 __device__ void weigh_rows(
@@ -98,7 +63,7 @@ __device__ void weigh_rows(
   }
 }
 
-__device__ void store_rows_to(
+__device__ void store_rows(
     const Product& d,
     const Rows& to,
     const Chunk& c,
@@ -108,23 +73,17 @@ __device__ void store_rows_to(
     int stripe,
     const Place& me
 ) {
-  __nv_bfloat16* rows = at<__nv_bfloat16>(to, c, h) + column;
+  __nv_bfloat16* row = at<__nv_bfloat16>(to, c, h) + (16 * stripe + me.r) * to.t + column;
 #pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    uint32_t a[4];
-    round_columns(a, d, j);
+  for (int half = 0; half < 2; ++half) {
+    const bool valid = 16 * stripe + me.r + 8 * half < c.rows;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int t = 16 * stripe + me.r + 8 * half;
-      store_sixteen(
-          rows + int64_t(t) * to.t + 16 * j,
-          a[half],
-          a[2 + half],
-          t < c.rows,
-          width - column - 16 * j,
-          me
-      );
+    for (int j = 0; j < 4; ++j) {
+      uint32_t a[4];
+      round_columns(a, d, j);
+      store_sixteen(row + 16 * j, a[half], a[2 + half], valid, width - column - 16 * j, me);
     }
+    row += 8 * to.t;
   }
 }
 
@@ -170,7 +129,7 @@ __device__ void score_gradient(
     for (int e = 0; e < 2; ++e) {
 #pragma unroll
       for (int d = 4; d < 32; d *= 2) columns[e] += __shfl_xor_sync(~0u, columns[e], d);
-      if (me.r == 0) m.F_columns[me.warp][first + e] = columns[e];
+      if (me.r == 0) m.F_columns[stripe + 4 * strict][first + e] = columns[e];
     }
   }
 #pragma unroll
@@ -207,13 +166,14 @@ __device__ Pair sums_from(Pair x, const Place& me) {
   return {after + x.b + x.a, after + x.b};
 }
 
-// A block owns one chunk of one head. First warps 0 .. 3 make dP and its sums, a stripe of 16 tokens each, and warps
-// 4 .. 7 D; then a warp makes 64 columns of dq and dk of its stripe, or with 64 keys, of one of the two.
+// A block owns one chunk of one head. Of its groups, the first makes dP and its sums, then dq of the first 64 keys; the
+// second D, and dq of the others; the third and fourth dk of the same keys, first what no score is wanted for.
 template <int kKeys, int kValues>
 __global__ void __launch_bounds__(kBlock, 1)
     gradient_kernel(const __grid_constant__ DeltaChunks p) {
   HORNER_DYNAMIC_MEMORY(memory);
-  Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory);
+  const uint32_t aside = (1024 - shared_address(memory) % 1024) % 1024;  // tiles want it
+  Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory + aside);
   const Place me(int(threadIdx.x));
   const Reader reader(me);
   const unsigned slot = blockIdx.x / unsigned(p.H);
@@ -227,7 +187,6 @@ __global__ void __launch_bounds__(kBlock, 1)
   load_chunk<kValues / 64, kBlock>(dos, p.out, c, h, 0, p.V, me);
   load_chunk<kValues / 64, kBlock>(dvs, p.dv, c, h, 0, p.V, me);
   load_chunk<kValues / 64, kBlock>(es, p.error, c, h, 0, p.V, me);
-  copy_commit();
   const int64_t state = (int64_t(slot) * p.H + h.own) * kKeys * kValues;
   load_matrix<kKeys / 64, kValues, kBlock>(
       shared_address(m.S), static_cast<const __nv_bfloat16*>(p.S) + state, me
@@ -246,43 +205,51 @@ __global__ void __launch_bounds__(kBlock, 1)
         exp2_fast(d.all - d.G.x), exp2_fast(d.all - d.G.y)};
     if (me.lane == 0) m.kept = exp2_fast(d.all);
   }
-  copy_wait<1>();
-  __syncthreads();
-
-  const int stripe = me.warp % 4, group = me.warp / 4;
-  {
-    Product X = {}, W = {};
-    multiply_rows<kKeys / 64>(X, group ? ks : qs, ks, stripe, reader);
-    multiply_rows<kValues / 64>(W, group ? dvs : dos, es, stripe, reader);
-    score_gradient(m, X, W, group ? m.D : m.dP, group ? -1.f : p.scale, group == 1, stripe, me);
-  }
   copy_wait<0>();
+  show_tiles();
   __syncthreads();
 
-  const int half = kKeys == 128 ? group : 0;
-  const uint32_t S = shared_address(m.S[half]), Z = shared_address(m.Z[half]);
-  const uint32_t q = qs + half * kTileBytes, k = ks + half * kTileBytes;
+  // With 64 keys, the second and fourth group make what the first and third make, and do not store it.
+  const int group = me.warp / 4, stripe = me.warp % 4, part = group % 2, tile = part % (kKeys / 64);
+  const uint32_t q = qs + tile * kTileBytes, k = ks + tile * kTileBytes;
+  const uint32_t S = shared_address(m.S[tile]), Z = shared_address(m.Z[tile]);
   const uint32_t dP = shared_address(m.dP), D = shared_address(m.D);
-  if (kKeys == 128 || group == 0) {
-    Product x = {};
-    multiply_state<kValues>(x, dos, S, stripe, reader);
-    weigh_rows(x, m.read, p.scale, m.q[half], m.rho[half], stripe, me);
-    multiply_lower(x, dP, k, stripe, reader);
-    store_rows_to(x, p.dq, c, h, 64 * half, p.K, stripe, me);
-  }
-  if (kKeys == 128 || group == 1) {
-    Product x = {}, z = {};
-    multiply_state<kValues>(x, es, Z, stripe, reader);
-    weigh_rows(x, m.until, 1.f, m.k[half], m.kappa[half], stripe, me);
-    multiply_state<kValues>(z, dvs, S, stripe, reader);
-    weigh_rows(z, m.read, -1.f, m.k[half], m.rho[2 + half], stripe, me);
+  constexpr int kOverKeys = kKeys / 16, kOverValues = kValues / 16;  // steps of products
+  Product x, y;
+  if (group < 2) {
+    begin_products();
+    multiply_tiles<false, false, kOverKeys>(x, group ? ks : qs, ks, false, reader, me);
+    multiply_tiles<false, false, kOverValues>(y, group ? dvs : dos, es, false, reader, me);
+    finish_products(x, y);
+    unsigned char* scores = group ? m.D : m.dP;
+    score_gradient(m, x, y, scores, group ? -1.f : p.scale, group == 1, stripe, me);
+    show_tiles();
+    begin_products();
+    multiply_tiles<false, true, kOverValues>(x, dos, S, false, reader, me);
+    finish_products(x, x);
+    weigh_rows(x, m.read, p.scale, m.q[tile], m.rho[part], stripe, me);
+    block_sync();
+    begin_products();
+    multiply_tiles<false, true, 4>(x, dP, k, true, reader, me);
+    finish_products(x, x);
+    if (part == tile) store_rows(x, p.dq, c, h, 64 * tile, p.K, stripe, me);
+  } else {
+    begin_products();
+    multiply_tiles<false, true, kOverValues>(x, es, Z, false, reader, me);
+    multiply_tiles<false, true, kOverValues>(y, dvs, S, false, reader, me);
+    finish_products(x, y);
+    weigh_rows(x, m.until, 1.f, m.k[tile], m.kappa[part], stripe, me);
+    weigh_rows(y, m.read, -1.f, m.k[tile], m.rho[2 + part], stripe, me);
     const float b[2] = {m.b[16 * stripe + me.r], m.b[16 * stripe + me.r + 8]};
 #pragma unroll
-    for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + z[e / 4][e % 4];
-    multiply_upper(x, dP, q, stripe, reader);
-    multiply_lower(x, D, k, stripe, reader);
-    multiply_upper(x, D, k, stripe, reader);
-    store_rows_to(x, p.dk, c, h, 64 * half, p.K, stripe, me);
+    for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + y[e / 4][e % 4];
+    block_sync();
+    begin_products();
+    multiply_tiles<true, true, 4>(x, dP, q, true, reader, me);
+    multiply_tiles<false, true, 4>(x, D, k, true, reader, me);
+    multiply_tiles<true, true, 4>(x, D, k, true, reader, me);
+    finish_products(x, x);
+    if (part == tile) store_rows(x, p.dk, c, h, 64 * tile, p.K, stripe, me);
   }
   float flow = 0.f;
   for (int e = me.thread; e < kKeys * kValues / 8; e += kBlock) {
@@ -297,12 +264,11 @@ __global__ void __launch_bounds__(kBlock, 1)
   __syncthreads();
   if (me.warp != 0) return;
 
-  constexpr int kHalves = kKeys / 64;
   const auto token = [&](int t, float& rho, float& inner, float& dbeta) {
     rho = 0.f;
     float kappa = 0.f, column = 0.f;
 #pragma unroll
-    for (int n = 0; n < kHalves; ++n) {
+    for (int n = 0; n < kKeys / 64; ++n) {
       rho += m.rho[n][t] + m.rho[2 + n][t];
       kappa += m.kappa[n][t];
     }
@@ -317,16 +283,16 @@ __global__ void __launch_bounds__(kBlock, 1)
   const Pair later = sums_from(rho, me), earlier = sums_before(inner, me);
   float past = 0.f;
 #pragma unroll
-  for (int w = 0; w < 8; ++w) past += m.flow[w];
+  for (int w = 0; w < kBlock / 32; ++w) past += m.flow[w];
   past *= m.kept;  // e^{G_C} <Z, S>
-  const int64_t first = (c.b * p.sequences.T + c.first + 2 * me.lane) * p.H + h.own;
+  const int64_t token_head = (c.b * p.sequences.T + c.first + 2 * me.lane) * p.H + h.own;
   if (2 * me.lane < c.rows) {
-    p.dbeta[first] = dbeta.a;
-    if (p.dg) p.dg[first] = later.a + earlier.a + past;
+    p.dbeta[token_head] = dbeta.a;
+    if (p.dg) p.dg[token_head] = later.a + earlier.a + past;
   }
   if (2 * me.lane + 1 < c.rows) {
-    p.dbeta[first + p.H] = dbeta.b;
-    if (p.dg) p.dg[first + p.H] = later.b + earlier.b + past;
+    p.dbeta[token_head + p.H] = dbeta.b;
+    if (p.dg) p.dg[token_head + p.H] = later.b + earlier.b + past;
   }
 }
 
@@ -336,7 +302,7 @@ cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
       gradient_kernel<kKeys, kValues>,
       p.sequences.slots() * p.H,
       kBlock,
-      sizeof(Memory<kKeys, kValues>),
+      sizeof(Memory<kKeys, kValues>) + 1024,
       stream,
       p
   );

@@ -13,11 +13,23 @@ struct Stage {
   unsigned char v[kTileBytes];  // or do, in reverse: the block's 64 columns
   unsigned char inverse[kTileBytes], scores[kTileBytes];
 };
+struct TokenFactors {
+  float read[64], write[64];  // e^G, b e^{G_C-G}; the last e^G is e^{G_C}
+};
 template <int kKeys>
 struct Memory {
   Stage<kKeys> stage[2];
-  float read[64], write[64], kept;  // e^G, b e^{G_C-G}, e^{G_C}
+  TokenFactors factors[2];
 };
+
+// Dynamic memory begins at a multiple of 1024 bytes, which the tiles want: with room to align it, two blocks would not
+// fit on a multiprocessor.
+template <int kKeys>
+__device__ Memory<kKeys>& memory() {
+  extern __shared__ __align__(1024) unsigned char dynamic[];
+  if (shared_address(dynamic) % 1024 != 0) __trap();
+  return *reinterpret_cast<Memory<kKeys>*>(dynamic);
+}
 
 template <int kKeys>
 using Transposed = float[kKeys / 64][8][4];  // a warp's 16 columns of the state
@@ -66,31 +78,27 @@ __device__ void for_state(
 
 template <int kKeys, bool kQueries>
 __device__ void load_stage(
-    Stage<kKeys>& s,
+    Memory<kKeys>& m,
+    int slot_of,
     const DeltaChunks& p,
     const Rows& values,
     const Job& job,
     int i,
     const Place& me
 ) {
+  Stage<kKeys>& s = m.stage[slot_of];
   const Chunk c = chunk_at(job.span, i);
   load_chunk<kKeys / 64, kBlock>(shared_address(s.k), p.k, c, job.h, 0, p.K, me);
   load_chunk<1, kBlock>(shared_address(s.v), values, c, job.h, job.first, p.V, me);
   const int64_t slot = job.span.slot + i;
   load_matrix<1, 64, kBlock>(shared_address(s.inverse), square(p.inverse, p, slot, job.h), me);
+  const float* factors = p.factors + (slot * p.H + job.h.own) * 128;
+  if (me.warp == 0)
+    copy_async(shared_address(&m.factors[slot_of]) + 16 * me.lane, factors + 4 * me.lane, true);
   if constexpr (kQueries) {
     load_chunk<kKeys / 64, kBlock>(shared_address(s.q), p.q, c, job.h, 0, p.K, me);
     load_matrix<1, 64, kBlock>(shared_address(s.scores), square(p.scores, p, slot, job.h), me);
   }
-}
-
-template <int kKeys>
-__device__ void prepare(Memory<kKeys>& m, const Numbers& x, const Place& me) {
-  const Since d = sum_decays(x.g, me);
-  reinterpret_cast<float2*>(m.read)[me.lane] = {exp2_fast(d.G.x), exp2_fast(d.G.y)};
-  reinterpret_cast<float2*>(m.write)[me.lane] = {
-      x.b.x * exp2_fast(d.all - d.G.x), x.b.y * exp2_fast(d.all - d.G.y)};
-  if (me.lane == 0) m.kept = exp2_fast(d.all);
 }
 
 // The bf16 state to memory, columns 16 j .. of it.
@@ -117,90 +125,104 @@ __device__ void keep(Transposed<kKeys>& S, float kept) {
   for (int e = 0; e < kKeys / 2; ++e) S[e / 32][e / 4 % 8][e % 4] *= kept;
 }
 
+// The copies of this thread have arrived; after the barrier, those of all have.
+__device__ void wait_copies() {
+  copy_wait<0>();
+  show_tiles();
+  __syncthreads();
+}
+
+__device__ void round_all(uint32_t (&a)[4][4], const Product& d) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) round_columns(a[j], d, j);
+}
+
+// The state, rounded, as operands; and to memory, where it is wanted.
+template <int kKeys>
+__device__ void round_state(uint32_t (&a)[kKeys / 16][4], const Transposed<kKeys>& S) {
+#pragma unroll
+  for (int j = 0; j < kKeys / 16; ++j) round_columns(a[j], S[j / 4], j % 4);
+}
+
 // kQueries: o is wanted; else E and the states are.
 template <int kKeys, bool kQueries>
 __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constant__ DeltaChunks p) {
-  HORNER_DYNAMIC_MEMORY(memory);
-  Memory<kKeys>& m = *reinterpret_cast<Memory<kKeys>*>(memory);
+  Memory<kKeys>& m = memory<kKeys>();
   const Place start(int(threadIdx.x));
   const Job job(p, start);
   Transposed<kKeys> S = {};
   for_state<kKeys>(S, p.first, p, job, start, [](float& x, const float* from) { x = *from; });
-  Numbers numbers = {};
-  if (job.chunks > 0) {
-    load_stage<kKeys, kQueries>(m.stage[0], p, p.v, job, 0, start);
-    if (start.warp == 0) numbers = load_numbers(p, chunk_at(job.span, 0), job.h, start);
-  }
+  if (job.chunks > 0) load_stage<kKeys, kQueries>(m, 0, p, p.v, job, 0, start);
   copy_commit();
   for (int i = 0; i < job.chunks; ++i) {
     const Place me(anew(int(threadIdx.x)));  // addresses are made anew: registers are scarce
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
-    copy_wait<0>();
-    __syncthreads();
-    if (i + 1 < job.chunks)
-      load_stage<kKeys, kQueries>(m.stage[(i + 1) & 1], p, p.v, job, i + 1, me);
+    wait_copies();
+    if (i + 1 < job.chunks) load_stage<kKeys, kQueries>(m, (i + 1) & 1, p, p.v, job, i + 1, me);
     copy_commit();
-    if (me.warp == 0) {
-      prepare(m, numbers, me);
-      if (i + 1 < job.chunks) numbers = load_numbers(p, chunk_at(job.span, i + 1), job.h, me);
-    }
     const Stage<kKeys>& s = m.stage[i & 1];
+    const TokenFactors& f = m.factors[i & 1];
     const uint32_t ks = shared_address(s.k);
-    Product E = {}, O = {};
+    Product E, O;
+    uint32_t state[kKeys / 16][4], a[4][4];
+    round_state<kKeys>(state, S);
+    begin_products();
+    multiply_rows<false>(E, state, ks, false, reader);  // K S
+    commit_products();
+    if constexpr (kQueries)
+      multiply_rows<false>(O, state, shared_address(s.q), false, reader);  // Q S
+    commit_products();
+    if constexpr (!kQueries) {
 #pragma unroll
-    for (int j = 0; j < kKeys / 16; ++j) {  // K S, Q S
-      uint32_t a[4];
-      round_columns(a, S[j / 4], j % 4);
-      if constexpr (!kQueries) store_state<kKeys>(p.S, a, j, p, job, i, me);
-      add_rows(E, a, ks, j, 0, reader);
-      if constexpr (kQueries) add_rows(O, a, shared_address(s.q), j, 0, reader);
-    }
-    __syncthreads();  // the factors are there
-    uint32_t a[4][4];
-    weigh_columns(E, m.read, me);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {  // V - e^G K S
-      load_columns(a[j], shared_address(s.v), me.warp, j, reader);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        float* two = E[2 * j + e / 2] + 2 * (e % 2);
-        two[0] = low_half(a[j][e]) - two[0];
-        two[1] = high_half(a[j][e]) - two[1];
-      }
-      round_columns(a[j], E, j);
+      for (int j = 0; j < kKeys / 16; ++j) store_state<kKeys>(p.S, state[j], j, p, job, i, me);
     }
 #pragma unroll
-    for (int e = 0; e < 32; ++e) E[e / 4][e % 4] = 0.f;
+    for (int j = 0; j < 4; ++j) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
+    wait_products<1>();
+    settle_product(E);
+    weigh_columns(E, f.read, me);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) add_rows(E, a[j], shared_address(s.inverse), j, j, reader);
+    for (int e = 0; e < 16; ++e) {  // V - e^G K S
+      float* two = E[e / 2] + 2 * (e % 2);
+      two[0] = low_half(a[e / 4][e % 4]) - two[0];
+      two[1] = high_half(a[e / 4][e % 4]) - two[1];
+    }
+    round_all(a, E);
+    begin_products();
+    multiply_rows<false>(E, a, shared_address(s.inverse), true, reader);
+    commit_products();
+    keep<kKeys>(S, f.read[63]);
+    wait_products<0>();
+    settle_product(E);
+    settle_product(O);
+    uint32_t weighed[4][4];
+    round_all(a, E);
+    weigh_columns(E, f.write, me);
+    round_all(weighed, E);
     if constexpr (kQueries) {
-      weigh_columns(O, m.read, me);
+      weigh_columns(O, f.read, me);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      for (int e = 0; e < 32; ++e) O[e / 4][e % 4] *= p.scale;
+    }
+    begin_products();
+    if constexpr (kQueries) multiply_rows<true>(O, a, shared_address(s.scores), true, reader);
+    commit_products();
 #pragma unroll
-        for (int e = 0; e < 4; ++e) O[2 * j][e] *= p.scale, O[2 * j + 1][e] *= p.scale;
-        round_columns(a[j], E, j);
-      }
-#pragma unroll
-      for (int j = 0; j < 4; ++j) add_rows(O, a[j], shared_address(s.scores), j, j, reader);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) round_columns(a[j], O, j);
+    for (int n = 0; n < kKeys / 64; ++n)  // S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
+      multiply_columns<true>(S[n], weighed, ks + n * kTileBytes, false, reader);
+    commit_products();
+    if constexpr (kQueries) {
+      wait_products<1>();
+      settle_product(O);
+      round_all(a, O);
       store_tokens(a, p.out, c, job.h, job.column, p.V, me);
     } else {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) round_columns(a[j], E, j);
       store_tokens(a, p.error, c, job.h, job.column, p.V, me);
     }
-    weigh_columns(E, m.write, me);
-    keep<kKeys>(S, m.kept);
+    wait_products<0>();
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {  // S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
-      round_columns(a[j], E, j);
-#pragma unroll
-      for (int n = 0; n < kKeys / 64; ++n)
-        add_columns(S[n], a[j], ks + n * kTileBytes, j, 3, reader);
-    }
+    for (int n = 0; n < kKeys / 64; ++n) settle_product(S[n]);
   }
   for_state<kKeys>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
@@ -212,82 +234,76 @@ __device__ uint32_t weigh_pair(uint32_t two, float2 f) {
 
 template <int kKeys>
 __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constant__ DeltaChunks p) {
-  HORNER_DYNAMIC_MEMORY(memory);
-  Memory<kKeys>& m = *reinterpret_cast<Memory<kKeys>*>(memory);
-  const Place me(int(threadIdx.x));
-  const Reader reader(me);
-  const Job job(p, me);
+  Memory<kKeys>& m = memory<kKeys>();
+  const Place start(int(threadIdx.x));
+  const Job job(p, start);
   Transposed<kKeys> Z = {};
-  for_state<kKeys>(Z, p.first, p, job, me, [](float& x, const float* from) { x = *from; });
-  Numbers numbers = {};
-  if (job.chunks > 0) {
-    load_stage<kKeys, true>(m.stage[0], p, p.out, job, job.chunks - 1, me);
-    if (me.warp == 0) numbers = load_numbers(p, chunk_at(job.span, job.chunks - 1), job.h, me);
-  }
+  for_state<kKeys>(Z, p.first, p, job, start, [](float& x, const float* from) { x = *from; });
+  if (job.chunks > 0) load_stage<kKeys, true>(m, 0, p, p.out, job, job.chunks - 1, start);
   copy_commit();
   for (int i = job.chunks - 1; i >= 0; --i) {
+    const Place me(anew(int(threadIdx.x)));
+    const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
-    const Stage<kKeys>& s = m.stage[(job.chunks - 1 - i) & 1];
-    copy_wait<0>();
-    __syncthreads();
-    if (i > 0) load_stage<kKeys, true>(m.stage[(job.chunks - i) & 1], p, p.out, job, i - 1, me);
+    const int slot = (job.chunks - 1 - i) & 1;
+    const Stage<kKeys>& s = m.stage[slot];
+    const TokenFactors& f = m.factors[slot];
+    wait_copies();
+    if (i > 0) load_stage<kKeys, true>(m, slot ^ 1, p, p.out, job, i - 1, me);
     copy_commit();
-    if (me.warp == 0) {
-      prepare(m, numbers, me);
-      if (i > 0) numbers = load_numbers(p, chunk_at(job.span, i - 1), job.h, me);
-    }
     const uint32_t ks = shared_address(s.k), qs = shared_address(s.q);
-    Product d = {};
+    Product d;
+    uint32_t state[kKeys / 16][4], a[4][4], weighed[4][4];
+    round_state<kKeys>(state, Z);
 #pragma unroll
-    for (int j = 0; j < kKeys / 16; ++j) {  // K Z
-      uint32_t a[4];
-      round_columns(a, Z[j / 4], j % 4);
-      store_state<kKeys>(p.Z, a, j, p, job, i, me);
-      add_rows(d, a, ks, j, 0, reader);
+    for (int e = 0; e < 16; ++e) {
+      const int j = e / 4, t = 16 * j + 8 * (e % 4 / 2) + 2 * me.i;
+      if (e % 4 == 0) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
+      const float2 two = *reinterpret_cast<const float2*>(f.read + t);
+      weighed[j][e % 4] = weigh_pair(a[j][e % 4], {two.x * p.scale, two.y * p.scale});
     }
-    __syncthreads();  // the factors are there
-    weigh_columns(d, m.write, me);
-    uint32_t a[4][4];
+    keep<kKeys>(Z, f.read[63]);
+    begin_products();
+    multiply_rows<false>(d, state, ks, false, reader);  // K Z
+    commit_products();
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {  // + P^T dO
-      load_columns(a[j], shared_address(s.v), me.warp, j, reader);
-      add_columns(d, a[j], shared_address(s.scores), j, j, reader);
-    }
-    keep<kKeys>(Z, m.kept);
+    for (int n = 0; n < kKeys / 64; ++n)  // Z += Q^T diag(scale e^G) dO
+      multiply_columns<true>(Z[n], weighed, qs + n * kTileBytes, false, reader);
+    commit_products();
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {  // Z += Q^T diag(scale e^G) dO
+    for (int j = 0; j < kKeys / 16; ++j) store_state<kKeys>(p.Z, state[j], j, p, job, i, me);
+    wait_products<1>();
+    settle_product(d);
+    weigh_columns(d, f.write, me);
+    begin_products();
+    multiply_columns<true>(d, a, shared_address(s.scores), true, reader);  // + P^T dO
+    commit_products();
+    wait_products<0>();
+    settle_product(d);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int t = 16 * j + 8 * (e / 2) + 2 * me.i;
-        const float2 f = *reinterpret_cast<const float2*>(m.read + t);
-        a[j][e] = weigh_pair(a[j][e], {f.x * p.scale, f.y * p.scale});
-      }
+    for (int n = 0; n < kKeys / 64; ++n) settle_product(Z[n]);
+    round_all(a, d);
+    begin_products();
+    multiply_columns<false>(d, a, shared_address(s.inverse), true, reader);  // dV = A^T (..)
+    commit_products();
+    wait_products<0>();
+    settle_product(d);
+    round_all(a, d);
+    weigh_columns(d, f.read, me);
+    round_all(weighed, d);
 #pragma unroll
-      for (int n = 0; n < kKeys / 64; ++n)
-        add_columns(Z[n], a[j], qs + n * kTileBytes, j, 3, reader);
-    }
+    for (int e = 0; e < 16; ++e) weighed[e / 4][e % 4] ^= 0x80008000u;
+    begin_products();
 #pragma unroll
-    for (int j = 0; j < 4; ++j) round_columns(a[j], d, j);
-#pragma unroll
-    for (int e = 0; e < 32; ++e) d[e / 4][e % 4] = 0.f;
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-      add_columns(d, a[j], shared_address(s.inverse), j, j, reader);  // dV = A^T (..)
-#pragma unroll
-    for (int j = 0; j < 4; ++j) round_columns(a[j], d, j);
+    for (int n = 0; n < kKeys / 64; ++n)  // Z -= K^T diag(e^G) dV
+      multiply_columns<true>(Z[n], weighed, ks + n * kTileBytes, false, reader);
+    commit_products();
     store_tokens(a, p.dv, c, job.h, job.column, p.V, me);
-    weigh_columns(d, m.read, me);
+    wait_products<0>();
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {  // Z -= K^T diag(e^G) dV
-      round_columns(a[j], d, j);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) a[j][e] ^= 0x80008000u;
-#pragma unroll
-      for (int n = 0; n < kKeys / 64; ++n)
-        add_columns(Z[n], a[j], ks + n * kTileBytes, j, 3, reader);
-    }
+    for (int n = 0; n < kKeys / 64; ++n) settle_product(Z[n]);
   }
-  for_state<kKeys>(Z, p.last, p, job, me, [](float x, float* to) { *to = x; });
+  for_state<kKeys>(Z, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
 
 int64_t blocks(const DeltaChunks& p) { return p.sequences.count * p.H * ((p.V + 63) / 64); }

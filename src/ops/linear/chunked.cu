@@ -3,20 +3,8 @@
 
 #include <algorithm>
 
-#include "cuda/tensor_map.h"
-
 namespace horner::cuda {
 namespace {
-
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
-
-extern __shared__ unsigned char dynamic[];
-
-// wgmma's swizzle wants tiles at multiples of 1024 bytes.
-__device__ unsigned char* aligned_memory() {
-  return dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
-}
-#endif
 
 template <int kRows, bool kDecay>
 __global__ void __launch_bounds__(kThreads, 1)
@@ -38,7 +26,7 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr Role dq = kDecay ? Role::dq : Role::plain, dk = kDecay ? Role::dk : Role::plain;
   const unsigned keys = (p.dq.N + 63) / 64, values = (p.dv.N + 63) / 64;
-  const unsigned forward = unsigned(p.dq.B * p.dq.H) * keys;
+  const unsigned forward = unsigned(p.dq.parts * p.dq.B * p.dq.H) * keys;
   if (blockIdx.x < forward) {
     sweep<kRowsV, kDecay, false, dq>(p.dq, dq_maps, p.rho, aligned_memory(), blockIdx.x);
     return;
@@ -55,38 +43,14 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(
 #endif
 }
 
-template <class... P>
-cudaError_t launch(
-    void (*kernel)(P...), int64_t blocks, size_t bytes, cudaStream_t stream, const P&... p
-) {
-  const int wanted = int(bytes) + 1024;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, wanted);
-  if (error != cudaSuccess) return error;
-  kernel<<<unsigned(blocks), kThreads, wanted, stream>>>(p...);
-  return cudaGetLastError();
-}
-
-cudaError_t encode(CUtensorMap& map, const Rows& x, const Sweep& p, int width) {
-  return encode_tiles(map, x.data, {p.B, p.T, p.H / x.group, width, x.b, x.t, x.h});
-}
-
-cudaError_t encode(Maps& maps, const Sweep& p) {
-  cudaError_t error = encode(maps.q, p.q, p, p.R);
-  if (error == cudaSuccess) error = encode(maps.k, p.k, p, p.R);
-  if (error == cudaSuccess) error = encode(maps.v, p.v, p, p.N);
-  return error == cudaSuccess && p.x.data ? encode(maps.x, p.x, p, p.N) : error;
-}
-
 template <int kRows, bool kDecay>
 cudaError_t launch_forward(const Sweep& p, cudaStream_t stream) {
   Maps maps;
   const cudaError_t error = encode(maps, p);
   if (error != cudaSuccess) return error;
-  const int64_t blocks = p.B * p.H * ((p.N + 63) / 64);
-  return launch(
-      forward_kernel<kRows, kDecay>, blocks, sizeof(Memory<kRows, Role::plain>), stream, p, maps
-  );
+  const int64_t blocks = p.parts * p.B * p.H * ((p.N + 63) / 64);
+  const size_t bytes = sizeof(Memory<kRows, Role::plain>) + kAlignment;
+  return launch(forward_kernel<kRows, kDecay>, blocks, kThreads, bytes, stream, p, maps);
 }
 
 template <int kRowsV, int kRowsK>
@@ -97,15 +61,16 @@ cudaError_t launch_backward(const Gradient& p, cudaStream_t stream) {
     const cudaError_t error = encode(maps[i], *sweeps[i]);
     if (error != cudaSuccess) return error;
   }
-  const size_t bytes = std::max(
-      {sizeof(Memory<kRowsV, Role::dq>),
-       sizeof(Memory<kRowsV, Role::plain>),
-       sizeof(Memory<kRowsK, Role::plain>)}
-  );
-  const int64_t blocks = p.dq.B * p.dq.H * (2 * ((p.dq.N + 63) / 64) + (p.dv.N + 63) / 64);
+  const size_t bytes = kAlignment + std::max(
+                                        {sizeof(Memory<kRowsV, Role::dq>),
+                                         sizeof(Memory<kRowsV, Role::plain>),
+                                         sizeof(Memory<kRowsK, Role::plain>)}
+                                    );
+  const int64_t blocks =
+      p.dq.parts * p.dq.B * p.dq.H * (2 * ((p.dq.N + 63) / 64) + (p.dv.N + 63) / 64);
   const auto kernel = p.dq.decay == Decay::none ? backward_kernel<kRowsV, kRowsK, false>
                                                 : backward_kernel<kRowsV, kRowsK, true>;
-  return launch(kernel, blocks, bytes, stream, p, maps[0], maps[1], maps[2]);
+  return launch(kernel, blocks, kThreads, bytes, stream, p, maps[0], maps[1], maps[2]);
 }
 
 }  // namespace

@@ -1,15 +1,16 @@
 // `linear`, level 2: one sweep over chunks of 64 tokens on Hopper's tensor cores, as a block does it.
 #pragma once
 
-#include "cuda/sm90.cuh"
-#include "ops/linear/linear.cuh"
+#include "ops/linear/maps.cuh"
 
 namespace horner::cuda {
 namespace {
 
 constexpr int kGroup = 128, kThreads = 4 * kGroup;
 
-enum class Role { plain, dq, dk };  // the last two fill a Crossing, and read x
+enum class Role { plain, dq, dk, ends };  // dq and dk fill a Crossing, and read x; ends has no y
+template <Role kRole>
+constexpr bool kCrosses = kRole == Role::dq || kRole == Role::dk;
 
 template <int kRows, Role kRole>
 struct Stage {
@@ -25,10 +26,15 @@ template <int kRows>
 struct Stage<kRows, Role::dq> : StageWithX<kRows> {};
 template <int kRows>
 struct Stage<kRows, Role::dk> : StageWithX<kRows> {};
+template <int kRows>
+struct Stage<kRows, Role::ends> {
+  unsigned char k[kRows / 64][kTileBytes];
+  unsigned char v[1][kTileBytes];
+};
 
 template <int kRows, Role kRole>
 struct Memory {
-  static constexpr int kStages = kRole == Role::plain ? 4 : 3;
+  static constexpr int kStages = kRole == Role::ends ? 6 : kRole == Role::plain ? 4 : 3;
   Stage<kRows, kRole> stage[kStages];
   unsigned char S[2][kRows / 64]
                  [kTileBytes];     // the state entering a chunk, bf16; even ones, odd ones
@@ -40,10 +46,10 @@ struct Memory {
   // Barriers: a stage has been loaded, is free again; a copy of the state is there, has been read.
   uint64_t full[kStages], free[kStages], copied[2], taken[2];
 
-  __device__ void init(bool decay) {
+  __device__ void init(bool decay, int readers) {  // warps that read a stage
     for (int i = 0; i < kStages; ++i) {
       barrier_init(shared_address(&full[i]), decay ? 33 : 1);
-      barrier_init(shared_address(&free[i]), 8);  // the warps that read it
+      barrier_init(shared_address(&free[i]), readers);
     }
     for (int i = 0; i < 2; ++i) {
       barrier_init(shared_address(&copied[i]), 4);
@@ -68,18 +74,32 @@ struct Memory {
   }
 };
 
-// How the copy engine sees q, k, v and x of a sweep.
-struct Maps {
-  CUtensorMap q, k, v, x;
-};
-
 // What a block works on.
 struct Job {
   int b, h, bh;
   int block, blocks;        // of columns
   int first_column, width;  // of the block
-  int chunks;
+  int part;                 // of the time
+  int first_chunk, chunks;  // of the part, in the sweep's direction
 };
+
+__device__ inline Job job_at(const Sweep& p, unsigned index) {
+  const int blocks = (p.N + 63) / 64, block = int(index) % blocks, heads = int(p.B * p.H);
+  const int part = int(index) / blocks / heads, bh = int(index) / blocks % heads;
+  const int all = int((p.T + 63) / 64), each = (all + p.parts - 1) / p.parts, begin = part * each;
+  Job job;
+  job.b = bh / int(p.H);
+  job.h = bh % int(p.H);
+  job.bh = bh;
+  job.block = block;
+  job.blocks = blocks;
+  job.first_column = 64 * block;
+  job.width = min(64, p.N - 64 * block);
+  job.part = part;
+  job.first_chunk = p.reverse ? all - 1 - begin : begin;
+  job.chunks = min(each, all - begin);
+  return job;
+}
 
 template <class T>
 __device__ T* head(const Rows& x, const Job& job) {
@@ -97,7 +117,7 @@ struct Place {
 
 template <bool kReverse>
 __device__ int chunk_at(const Job& job, int i) {
-  return kReverse ? job.chunks - 1 - i : i;
+  return kReverse ? job.first_chunk - i : job.first_chunk + i;
 }
 __device__ int tokens_in(const Sweep& p, int chunk) {
   return int(min(int64_t(64), p.T - int64_t(chunk) * 64));
@@ -113,11 +133,12 @@ __device__ void load_stage(
   barrier_expect(full, sizeof(Stage<kRows, kRole>));
 #pragma unroll
   for (int n = 0; n < kRows / 64; ++n) {
-    load_tile(shared_address(s.q[n]), &maps.q, full, 64 * n, job.h / p.q.group, t, job.b);
+    if constexpr (kRole != Role::ends)
+      load_tile(shared_address(s.q[n]), &maps.q, full, 64 * n, job.h / p.q.group, t, job.b);
     load_tile(shared_address(s.k[n]), &maps.k, full, 64 * n, job.h / p.k.group, t, job.b);
   }
   load_tile(shared_address(s.v), &maps.v, full, job.first_column, job.h / p.v.group, t, job.b);
-  if constexpr (kRole != Role::plain)
+  if constexpr (kCrosses<kRole>)
     load_tile(shared_address(s.x), &maps.x, full, job.first_column, job.h / p.x.group, t, job.b);
 }
 
@@ -175,19 +196,21 @@ __device__ void store_pairs(
 
 // --- the warpgroup that feeds the others ---------------------------------------------------------------
 
-// Loads stages and prepares their decays. Only the first warp of the group has work.
+// Loads stages and prepares their decays. Only the first warp of the group has work; where a chunk takes less time than
+// its decays take to arrive, all four have, in turn.
 template <int kRows, bool kDecay, bool kReverse, Role kRole>
 __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m) {
   const Place at;
-  if (at.warp != 0) return;
+  constexpr int kFeeders = kRole == Role::ends ? 4 : 1;
+  if (at.warp >= kFeeders) return;
   float2 g = {0.f, 0.f};
-  if (kDecay) g = load_decay<kReverse>(p, job, 0);
-  for (int i = 0; i < job.chunks; ++i) {
+  if (kDecay) g = load_decay<kReverse>(p, job, kFeeders == 1 ? 0 : at.warp);
+  for (int i = kFeeders == 1 ? 0 : at.warp; i < job.chunks; i += kFeeders) {
     m.wait_free(i);
     if (at.lane == 0) load_stage<kRows, kReverse, kRole>(p, maps, job, m, i);
     if (kDecay) {
       prepare_decay<kRows, kReverse, kRole>(g, m, i);
-      g = load_decay<kReverse>(p, job, i + 1);
+      g = load_decay<kReverse>(p, job, i + kFeeders);
       barrier_arrive(shared_address(&m.full[i % m.kStages]));
     }
     __syncwarp();
@@ -196,7 +219,7 @@ __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kR
 
 // --- the warpgroup that carries the state ---------------------------------------------------------
 
-// Elements of the state between registers and memory: f(element, address of it).
+// Elements of the state between registers and memory: f(element, address of it). Tiles of 64 rows, from `first` on.
 template <int kTiles, class F>
 __device__ void for_state(
     float (&S)[kTiles][32],
@@ -204,14 +227,16 @@ __device__ void for_state(
     const Sweep& p,
     const Job& job,
     const Place& at,
-    F&& f
+    F&& f,
+    int first = 0
 ) {
-  float* base = static_cast<float*>(s.data) + job.b * s.b + (job.h / s.group) * s.h;
+  float* base =
+      static_cast<float*>(s.data) + job.part * s.part + job.b * s.b + (job.h / s.group) * s.h;
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
     for (int e = 0; e < 32; ++e) {
-      const int r = 64 * i + at.row + 8 * (e / 2 % 2);
+      const int r = 64 * (first + i) + at.row + 8 * (e / 2 % 2);
       const int c = job.first_column + 8 * (e / 4) + at.pair + e % 2;
       if (r < p.R && c < p.N) f(S[i][e], base + r * s.r + c * s.n);
     }
@@ -219,13 +244,12 @@ __device__ void for_state(
 }
 
 // S' = e^{G_C} S + sum_s e^{G_C-G_s} k_s^T v_s, in reverse e^{G_s}.
-template <int kRows, bool kDecay, Role kRole>
+template <bool kDecay, int kTiles, int kRows, Role kRole>
 __device__ void update_state(
-    float (&S)[kRows / 64][32], Memory<kRows, kRole>& m, int i, const Place& at
+    float (&S)[kTiles][32], Memory<kRows, kRole>& m, int i, const Place& at, int first = 0
 ) {
-  constexpr int kTiles = kRows / 64;
   const Stage<kRows, kRole>& s = m.at(i);
-  const uint32_t ks = shared_address(s.k), vs = shared_address(s.v);
+  const uint32_t ks = shared_address(s.k) + first * kTileBytes, vs = shared_address(s.v);
   uint32_t kw[kTiles][4][4];  // e^{G_C-G_s} k_s^T: rows of the state by tokens
   if constexpr (kDecay) {
 #pragma unroll
@@ -276,36 +300,37 @@ __device__ void carry_state(
   const Place at;
   float S[kTiles][32] = {};
   const bool own = !kReverse || job.h % p.first.group == 0;  // a gradient counts once per state
-  if (p.first.data && own) {
-    const float factor = kReverse ? 1.f / float(p.scale) : 1.f;
-    for_state<kTiles>(S, p.first, p, job, at, [&](float& x, const float* from) {
-      x = *from * factor;
-    });
+  const bool enters = job.part > 0;
+  if (enters || (p.first.data && own)) {
+    const float factor = kReverse && !enters ? 1.f / float(p.scale) : 1.f;
+    const StateView& from = enters ? p.entering : p.first;
+    for_state<kTiles>(S, from, p, job, at, [&](float& x, const float* y) { x = *y * factor; });
   }
+  const auto copy = [&](int i) {  // for chunk i
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n) store_pairs(m.S[0][n], S[n], 1.f, at);
-  fence_async_proxy();
-  m.arrive(m.copied[0]);
+    for (int n = 0; n < kTiles; ++n) store_pairs(m.S[i & 1][n], S[n], 1.f, at);
+    fence_async_proxy();
+    m.arrive(m.copied[i & 1]);
+  };
+  copy(0);
 
   for (int i = 0; i < job.chunks; ++i) {
     const int c = chunk_at<kReverse>(job, i);
-    if (kRole != Role::plain && (c % kAnchor == kAnchor - 1 || c == job.chunks - 1)) {
-      const int64_t slot = int64_t(job.bh) * ((job.chunks - 1) / kAnchor + 1) + c / kAnchor;
+    const int last = int((p.T + 63) / 64) - 1;
+    if (kCrosses<kRole> && (c % kAnchor == kAnchor - 1 || c == last)) {
+      const int64_t slot = int64_t(job.bh) * (last / kAnchor + 1) + c / kAnchor;
       float* to = out.state + (slot * job.blocks + job.block) * kRows * 64 + at.thread;
 #pragma unroll
       for (int e = 0; e < 32 * kTiles; ++e) to[e * kGroup] = S[e / 32][e % 32];
     }
     m.wait_full(i);
-    update_state<kRows, kDecay, kRole>(S, m, i, at);
+    update_state<kDecay>(S, m, i, at);
     m.arrive(m.free[i % m.kStages]);
     if (i + 1 == job.chunks) break;
     m.wait_taken(i + 1);
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) store_pairs(m.S[(i + 1) & 1][n], S[n], 1.f, at);
-    fence_async_proxy();
-    m.arrive(m.copied[(i + 1) & 1]);
+    copy(i + 1);
   }
-  if (p.last.data && job.h % p.last.group == 0) {
+  if (p.last.data && job.part == p.parts - 1 && job.h % p.last.group == 0) {
     const float factor = kReverse ? float(p.scale) : 1.f;
     for_state<kTiles>(S, p.last, p, job, at, [&](float x, float* to) { *to = x * factor; });
   }
@@ -380,6 +405,13 @@ __device__ void sum_inner(
   if (at.lane % 4 == 0) m.inner_rows[i & 3][at.row] = r0, m.inner_rows[i & 3][at.row + 8] = r1;
 }
 
+__device__ inline uint4 add_pairs(uint4 x, uint4 y) {
+  const auto add = [](uint32_t a, uint32_t b) {
+    return pack(low_half(a) + low_half(b), high_half(a) + high_half(b));
+  };
+  return {add(x.x, y.x), add(x.y, y.y), add(x.z, y.z), add(x.w, y.w)};
+}
+
 __device__ void store_y(
     const float (&Y)[32],
     const Sweep& p,
@@ -396,8 +428,10 @@ __device__ void store_y(
 #pragma unroll
     for (int e = 0; e < 32; e += 2) {
       const int r = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair;
-      if (r < rows && column < job.width)
-        *reinterpret_cast<float2*>(to + r * p.y.t + column) = {Y[e] * scale, Y[e + 1] * scale};
+      if (r >= rows || column >= job.width) continue;
+      float2& y = *reinterpret_cast<float2*>(to + r * p.y.t + column);
+      const float2 before = p.add_y ? y : float2{0.f, 0.f};
+      y = {before.x + Y[e] * scale, before.y + Y[e + 1] * scale};
     }
     return;
   }
@@ -407,9 +441,11 @@ __device__ void store_y(
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
     const int r = 16 * at.warp + 4 * n + at.lane / 8, unit = at.lane % 8;
-    const uint4 value = *reinterpret_cast<const uint4*>(staged + tile_offset(r, unit));
-    if (r < rows && unit * 8 < job.width)
-      *reinterpret_cast<uint4*>(to + r * p.y.t + unit * 8) = value;
+    uint4 value = *reinterpret_cast<const uint4*>(staged + tile_offset(r, unit));
+    if (r >= rows || unit * 8 >= job.width) continue;
+    uint4& y = *reinterpret_cast<uint4*>(to + r * p.y.t + unit * 8);
+    if (p.add_y) value = add_pairs(value, y);
+    y = value;
   }
   __syncwarp();
 }
@@ -420,7 +456,7 @@ template <int kRows, bool kDecay, bool kReverse, Role kRole>
 __device__ void compute_y(
     const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m, int group
 ) {
-  constexpr bool kCross = kRole != Role::plain;
+  constexpr bool kCross = kCrosses<kRole>;
   const Place at;
   const int64_t crossing = (int64_t(job.block) * p.B * p.H + job.bh) * p.T;
   for (int i = group; i < job.chunks; i += 2) {
@@ -513,7 +549,7 @@ __device__ void compute_y(
   }
 }
 
-// A block owns 64 columns of the state of one (b, h), and walks over the chunks: one warpgroup carries the
+// A block owns 64 columns of the state of one (b, h), and walks over the chunks of one part of the time: one warpgroup carries the
 // state, two compute y from the copies of it, and a fourth feeds them. Shared memory: kStages stages of q, k, v, and
 // the bf16 copies of the state. Each waits for no more than it needs.
 template <int kRows, bool kDecay, bool kReverse, Role kRole>
@@ -521,18 +557,9 @@ __device__ void sweep(
     const Sweep& p, const Maps& maps, const Crossing& out, unsigned char* raw, unsigned index
 ) {
   Memory<kRows, kRole>& m = *reinterpret_cast<Memory<kRows, kRole>*>(raw);
-  const int blocks = (p.N + 63) / 64, bh = int(index) / blocks, block = int(index) % blocks;
-  const Job job{
-      bh / int(p.H),
-      bh % int(p.H),
-      bh,
-      block,
-      blocks,
-      64 * block,
-      min(64, p.N - 64 * block),
-      int((p.T + 63) / 64)};
+  const Job job = job_at(p, index);
   if (threadIdx.x == 0) {
-    m.init(kDecay);
+    m.init(kDecay, 8);
     fence_async_proxy();
   }
   __syncthreads();

@@ -13,12 +13,15 @@ namespace horner {
 namespace {
 
 // m_0 and m_t = F_t + max(m_0, max_{s<=t} i_s - F_s), in fp64 because F falls without bound.
-// (B,T+1,G)
+// (B,T+1,G). Time is innermost in between: a GPU scans it in parallel there.
 at::Tensor running_maximum(const at::Tensor& i, const at::Tensor& f, const at::Tensor& m0) {
-  const at::Tensor start = m0.to(at::kDouble).unsqueeze(1), F = f.to(at::kDouble).cumsum(1);
-  if (F.size(1) == 0) return start;
-  const at::Tensor largest = std::get<0>((i.to(at::kDouble) - F).cummax(1));
-  return at::cat({start, F + at::maximum(largest, start)}, 1);
+  const auto rows = [](const at::Tensor& x) {
+    return x.to(at::kDouble).transpose(1, 2).contiguous();  // (B,G,T)
+  };
+  const at::Tensor start = m0.to(at::kDouble).unsqueeze(2), F = rows(f).cumsum(2);
+  if (F.size(2) == 0) return start.transpose(1, 2);
+  const at::Tensor largest = std::get<0>((rows(i) - F).cummax(2));
+  return at::cat({start, F + at::maximum(largest, start)}, 2).transpose(1, 2).contiguous();
 }
 
 struct Maxima {

@@ -11,6 +11,7 @@ namespace horner::cuda {
 namespace {
 
 constexpr int kAtOnce = 32, kProducts = 256;  // chunks, a warp each; threads of an inner product
+static_assert(kAtOnce % kAnchor == 0);
 
 __device__ float warp_sum(float x) {
 #pragma unroll
@@ -46,99 +47,92 @@ struct Pair {
   float a, b;  // of tokens 2 l and 2 l + 1 of a chunk
 };
 
-// A block owns one head of g and walks back over 32 chunks at a time: each warp sums one of them, warp 0
-// carries X through all, each warp writes its own. A lane has two tokens of a chunk.
+// Block (n, j): 32 chunks of head n of g, of which the last is an anchor, so that nothing of X is wanted from the
+// chunks after it. Each warp sums one of them, warp 0 carries X through all, each warp writes its own. A lane has two
+// tokens of a chunk.
 __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p) {
   __shared__ float rho_sum[kAtOnce], kappa_sum[kAtOnce], factor[kAtOnce], pi[kAtOnce];
   const int64_t groups = p.H / p.group, b = blockIdx.x / groups, group = blockIdx.x % groups;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int64_t chunks = (p.T + kChunk - 1) / kChunk;
+  const int64_t bottom = int64_t(blockIdx.y) * kAtOnce, top = min(bottom + kAtOnce, chunks) - 1;
+  const int64_t t = (top - warp) * kChunk + 2 * lane;
+  const bool first = top - warp >= bottom && t < p.T, second = first && t + 1 < p.T;  // are there
+  float decay = 0.f;
   const float* g = static_cast<const float*>(p.g.data) + b * p.g.b + group * p.g.h;
+  if (first) decay += g[t * p.g.t];
+  if (second) decay += g[(t + 1) * p.g.t];
+  decay = warp_sum(decay);
+  if (lane == 0) factor[warp] = __expf(decay);  // e^{G_C}
 
+  Pair dg{0.f, 0.f};
   for (int n = 0; n < p.group; ++n) {
     const int64_t bh = b * p.H + group * p.group + n;
-    const auto load = [&](const float* from, int64_t t) {
+    const auto load = [&](const float* from) {
       Pair x{0.f, 0.f};
 #pragma unroll
       for (int j = 0; j < 2; ++j) {  // unrolled: all loads are on their way at once
         const float* row = from + (int64_t(j) * p.B * p.H + bh) * p.T;
-        const bool there = j < p.blocks && t >= 0;
-        if (there && t < p.T) x.a += row[t];
-        if (there && t + 1 < p.T) x.b += row[t + 1];
+        if (j < p.blocks && first) x.a += row[t];
+        if (j < p.blocks && second) x.b += row[t + 1];
       }
       return x;
     };
-    float X = 0.f;
-    for (int64_t top = chunks - 1; top >= 0; top -= kAtOnce) {  // chunks top, top - 1, ..
-      const int64_t t = (top - warp) * kChunk + 2 * lane;
-      const bool there = top - warp >= 0;
-      const Pair rho = load(p.rho.flow, t), kappa = load(p.kappa.flow, t);
-      const Pair inner = load(p.rho.inner, t);
-      float decay = 0.f;
-      if (there && t < p.T) decay += g[t * p.g.t];
-      if (there && t + 1 < p.T) decay += g[(t + 1) * p.g.t];
-      const float r = warp_sum(rho.a + rho.b), k = warp_sum(kappa.a + kappa.b);
-      decay = warp_sum(decay);
-      if (lane == 0) {
-        rho_sum[warp] = r;
-        kappa_sum[warp] = k;
-        factor[warp] = __expf(decay);  // e^{G_C}
+    const Pair rho = load(p.rho.flow), kappa = load(p.kappa.flow), inner = load(p.rho.inner);
+    const float r = warp_sum(rho.a + rho.b), k = warp_sum(kappa.a + kappa.b);
+    if (lane == 0) rho_sum[warp] = r, kappa_sum[warp] = k;
+    __syncthreads();
+    if (warp == 0) {  // X' = through (X - sum kappa) + sum rho, composed over the lanes
+      const int64_t c = top - lane;
+      float slope = 1.f, offset = 0.f, known = 0.f;
+      if (c >= bottom) {
+        const bool kept = c == chunks - 1 || c % kAnchor == kAnchor - 1;
+        if (kept) known = factor[lane] * p.product[bh * p.anchors + c / kAnchor];
+        const bool through = !kept && factor[lane] >= 0x1p-10f && (c > 0 || p.carried);
+        slope = through ? 1.f : 0.f;
+        offset = rho_sum[lane] + known - slope * kappa_sum[lane];
       }
-      __syncthreads();
-      if (warp == 0) {  // X' = through (X - sum kappa) + sum rho, composed over the lanes
-        const int64_t c = top - lane;
-        float slope = 1.f, offset = 0.f, known = 0.f;
-        bool kept = false;
-        if (c >= 0) {
-          kept = c == chunks - 1 || c % kAnchor == kAnchor - 1;
-          if (kept) known = factor[lane] * p.product[bh * p.anchors + c / kAnchor];
-          const bool through = !kept && factor[lane] >= 0x1p-10f && (c > 0 || p.carried);
-          slope = through ? 1.f : 0.f;
-          offset = rho_sum[lane] + known - slope * kappa_sum[lane];
-        }
-        const float passes = slope;
-#pragma unroll
-        for (int d = 1; d < 32; d *= 2) {
-          const float before = __shfl_up_sync(~0u, offset, d),
-                      steeper = __shfl_up_sync(~0u, slope, d);
-          if (lane >= d) {
-            offset += slope * before;
-            slope *= steeper;
-          }
-        }
-        const float after = slope * X + offset;
-        float entering = __shfl_up_sync(~0u, after, 1);
-        if (lane == 0) entering = X;
-        if (c >= 0) pi[lane] = known + passes * (entering - kappa_sum[lane]);
-        X = __shfl_sync(~0u, after, 31);
-      }
-      __syncthreads();
-      float later = rho.a + rho.b, earlier = kappa.a + inner.a + kappa.b + inner.b;
+      const float passes = slope;
 #pragma unroll
       for (int d = 1; d < 32; d *= 2) {
-        const float down = __shfl_down_sync(~0u, later, d), up = __shfl_up_sync(~0u, earlier, d);
-        if (lane + d < 32) later += down;
-        if (lane >= d) earlier += up;
+        const float before = __shfl_up_sync(~0u, offset, d),
+                    steeper = __shfl_up_sync(~0u, slope, d);
+        if (lane >= d) {
+          offset += slope * before;
+          slope *= steeper;
+        }
       }
-      later = __shfl_down_sync(~0u, later, 1);  // of the lanes after this one
-      earlier = __shfl_up_sync(~0u, earlier, 1);
-      if (lane == 31) later = 0.f;
-      if (lane == 0) earlier = 0.f;
-      const float first = later + rho.b + rho.a + earlier + pi[warp];
-      const float second = later + rho.b + earlier + kappa.a + inner.a + pi[warp];
-      float* to = p.dg + (b * p.T + t) * groups + group;
-      if (there && t < p.T) to[0] = (n > 0 ? to[0] : 0.f) + first;
-      if (there && t + 1 < p.T) to[groups] = (n > 0 ? to[groups] : 0.f) + second;
-      __syncthreads();
+      const float entering = __shfl_up_sync(~0u, offset, 1);  // of lane 0: its chunk is kept
+      pi[lane] = known + (passes > 0.f ? entering - kappa_sum[lane] : 0.f);
     }
+    __syncthreads();
+    float later = rho.a + rho.b, earlier = kappa.a + inner.a + kappa.b + inner.b;
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+      const float down = __shfl_down_sync(~0u, later, d), up = __shfl_up_sync(~0u, earlier, d);
+      if (lane + d < 32) later += down;
+      if (lane >= d) earlier += up;
+    }
+    later = __shfl_down_sync(~0u, later, 1);  // of the lanes after this one
+    earlier = __shfl_up_sync(~0u, earlier, 1);
+    if (lane == 31) later = 0.f;
+    if (lane == 0) earlier = 0.f;
+    dg.a += later + rho.b + rho.a + earlier + pi[warp];
+    dg.b += later + rho.b + earlier + kappa.a + inner.a + pi[warp];
+    __syncthreads();
   }
+  float* to = p.dg + (b * p.T + t) * groups + group;
+  if (first) to[0] = dg.a;
+  if (second) to[groups] = dg.b;
 }
 
 }  // namespace
 
 cudaError_t chunked_gate(const ChunkedGate& p, cudaStream_t stream) {
   anchor_kernel<<<dim3(unsigned(p.B * p.H), unsigned(p.anchors)), kProducts, 0, stream>>>(p);
-  gate_kernel<<<unsigned(p.B * p.H / p.group), kAtOnce * 32, 0, stream>>>(p);
+  const int64_t chunks = (p.T + kChunk - 1) / kChunk, rounds = (chunks + kAtOnce - 1) / kAtOnce;
+  gate_kernel<<<dim3(unsigned(p.B * p.H / p.group), unsigned(rounds)), kAtOnce * 32, 0, stream>>>(p
+  );
   return cudaGetLastError();
 }
 

@@ -36,10 +36,12 @@ struct Rows {
 };
 
 // A state (B,heads,R,N), any strides, in the accumulator's type; data == nullptr: zero, or not wanted.
+// part: the stride between those of the parts of the time.
 struct StateView {
   void* data = nullptr;
   int64_t b = 0, h = 0, r = 0, n = 0;
   int group = 1;
+  int64_t part = 0;
 };
 
 struct Sweep {
@@ -51,10 +53,15 @@ struct Sweep {
   Type type = Type::f32;
   Rows q, k, v, y;
   bool wide_y = false;  // y in the accumulator's type, where query heads are still to be summed
+  bool add_y = false;   // to what is there; level 2
   Rows g;               // accumulator's type: width 1 (head), R (rows) or N (columns)
   Rows x;               // like v; with flow
   Rows flow;            // (B,T,H,N) accumulator's type; data == nullptr: not wanted
   StateView first, last;
+  // Level 2, a sweep over a long time in parts: each by itself, then from the state that enters it.
+  int parts = 1;
+  StateView entering;       // (parts,B,heads,R,N): of each but the first
+  float* decays = nullptr;  // (parts,B,H): log2 of what each keeps
 };
 
 // Level 1: token by token, any R <= 256 (fp64: 128), N, T >= 1.
@@ -75,7 +82,8 @@ struct Gate {
 };
 cudaError_t recurrent_gate(const Gate&, cudaStream_t);
 
-// Level 2: chunks of 64 tokens on the tensor cores of sm_90a, bf16, R <= 128, decay none or per head.
+// Level 2: chunks of 64 tokens on the tensor cores of sm_90a, bf16, R <= 128, decay none or per head. More values than
+// 128, which are rows of dq and dk, take a Gradient for each 128 of them, and add.
 // Inside a chunk, G_t = g_1 + .. + g_t and M_ts = exp(G_t - G_s):
 //   y_t  = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s      S' = e^{G_C} S + sum_s e^{G_C-G_s} k_s^T v_s
 //   in reverse e^{G_C-G_t}, s >= t, M_st                      and e^{G_s}
@@ -91,6 +99,8 @@ struct Crossing {
 constexpr int kChunk = 64, kAnchor = 8;
 
 cudaError_t chunked_forward(const Sweep&, cudaStream_t);
+// The states that enter the parts: entering and decays are filled. y and its operand q are not wanted.
+cudaError_t chunked_entering(const Sweep&, cudaStream_t);
 // The three sweeps of the gradient, in one launch. Crossings are filled where there is a decay.
 struct Gradient {
   Sweep dq, dk, dv;
@@ -111,6 +121,16 @@ struct ChunkedGate {
   float* dg = nullptr;       // (B,T,H/group)
 };
 cudaError_t chunked_gate(const ChunkedGate&, cudaStream_t);
+
+// Parts of the time for a sweep of `blocks` blocks, of which `room` run at once: as many as fill the room, none under
+// 16 chunks. A function of the shape alone; HORNER_BATCH_INVARIANT=1 makes it 1, whatever the shape.
+constexpr int kProcessors = 132;  // of an H200
+int time_parts(int64_t blocks, int64_t room, int64_t chunks);
+// Each part's state at its end becomes the one that enters it. ends (parts,size); decays (parts,size / each), log2, or
+// null: none. The last part's own is not read.
+cudaError_t join_parts(
+    float* ends, const float* decays, int parts, int64_t size, int64_t each, cudaStream_t
+);
 
 // Level 2 with a decay per key: see per_key.cuh. bf16, K and V multiples of 8 up to 128.
 struct Sequences {
@@ -138,10 +158,10 @@ struct KeyStates {
   // A sweep over a long time in parts: each by itself, then from the state that enters it.
   int parts = 1;
   float* ends = nullptr;  // (parts,count,H,padded_keys,padded_values): of each, then what enters it
-  float* decays = nullptr;  // (parts,count,H,padded_keys)
+  float* decays = nullptr;  // (parts,count,H,padded_keys); null: ends has what enters already
 };
 cudaError_t key_states(const KeyStates&, cudaStream_t);
-int key_state_parts(const KeyStates&);  // how many suit the shape
+int key_state_parts(const KeyStates&);  // how many suit the shape, one for a packed batch
 
 struct PerKey {
   Sequences sequences;

@@ -1,9 +1,12 @@
 // The kernels of `linear` under the contract of ops/kernel.h: which sweep computes what.
 #include "ops/linear/linear_cuda.h"
 
+#include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
 
 #include "ops/chunks.h"
 #include "ops/linear/operands_cuda.h"
@@ -12,7 +15,6 @@
 namespace horner {
 namespace {
 
-using cuda::Crossing;
 using cuda::Decay;
 using cuda::StateView;
 using cuda::Sweep;
@@ -47,8 +49,10 @@ std::string refuses_chunked(const Inputs& in, const State&, const Options& optio
   const int64_t K = in.q.size(3), V = in.v.size(3);
   if (in.v.scalar_type() != at::kBFloat16)
     return c10::str("it computes in bf16, got ", in.v.scalar_type());
-  if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
-    return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
+  const int64_t most = per_key(in) ? 128 : 512;
+  if (K > 128 || V > most || K % 8 != 0 || V % 8 != 0) {
+    return fmt::format("K and V are multiples of 8 up to 128 and {}, got {} and {}", most, K, V);
+  }
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
   if (per_key(in)) {
     if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < 120 * 1024)
@@ -62,7 +66,8 @@ struct Problem {
   at::Tensor q, k, v, g, S0;  // g and S0 in the accumulator's type
   int64_t B, T, H, G, K, V;
   bool chunked;
-  Sweep common;  // what every sweep shares
+  int parts = 1;  // of the time
+  Sweep common;   // what every sweep shares
   cudaStream_t stream;
 
   Problem(const Inputs& in, const State& state, const Options& options, bool is_chunked)
@@ -86,6 +91,9 @@ struct Problem {
     common.scale = options.scale.value_or(1.0);
     common.type = type_of(in.v.scalar_type());
     if (g.defined()) common.g = {g.data_ptr(), g.stride(0), g.stride(1), g.stride(2), int(H / G)};
+    const int64_t chunks = (T + cuda::kChunk - 1) / cuda::kChunk;
+    if (chunked) parts = cuda::time_parts(B * H * ((V + 63) / 64), cuda::kProcessors, chunks);
+    common.parts = parts;
   }
 
   at::TensorOptions wide() const {
@@ -104,6 +112,36 @@ struct Problem {
     p.y = rows(y, H);
     p.wide_y = y.scalar_type() != q.scalar_type();
     return p;
+  }
+
+  // The states (parts,B,heads,K,V) that enter the parts of the sweep which adds a^T c; none with one part.
+  at::Tensor entering(
+      const at::Tensor& a, const at::Tensor& c, const at::Tensor& first, bool reverse
+  ) const {
+    if (parts == 1) return {};
+    Sweep p = common;
+    p.H = a.size(2);
+    p.R = int(K);
+    p.N = int(V);
+    p.reverse = reverse;
+    p.decay = decay(false);
+    p.k = rows(a, p.H);
+    p.v = rows(c, p.H);
+    p.g.group = int(p.H / G);
+    p.first = view(first, p.H, false);
+    const at::Tensor states = at::empty({parts, B, p.H, K, V}, wide());
+    const at::Tensor decays = at::empty({parts, B, p.H}, wide());
+    p.entering = part_views(states, p.H, false);
+    if (g.defined()) p.decays = decays.data_ptr<float>();
+    C10_CUDA_CHECK(cuda::chunked_entering(p, stream));
+    return states;
+  }
+
+  static StateView part_views(const at::Tensor& states, int64_t heads, bool transposed) {
+    if (!states.defined()) return {};
+    StateView all = view(states.select(0, 0), heads, transposed);
+    all.part = states.stride(0);
+    return all;
   }
 
   Decay decay(bool transposed) const {
@@ -125,6 +163,8 @@ Result forward(const Inputs& in, const State& state, const Options& options) {
   p.decay = x.decay(false);
   p.first = view(x.S0, x.H, false);
   p.last = view(last, x.H, false);
+  y.norm = x.entering(x.k, x.v, x.S0, false);  // kept for the backward
+  p.entering = x.part_views(y.norm, x.H, false);
   C10_CUDA_CHECK(
       kChunked         ? cuda::chunked_forward(p, x.stream)
       : cuda::steps(p) ? cuda::step(p, x.stream)
@@ -156,110 +196,143 @@ at::Tensor recurrent_gate(
   return grouped(dg, 2, x.G);
 }
 
-Crossing crossing(const at::Tensor& flow, const at::Tensor& inner, const at::Tensor& states) {
-  Crossing c;
-  c.flow = flow.data_ptr<float>();
-  if (inner.defined()) c.inner = inner.data_ptr<float>();
-  c.state = states.data_ptr<float>();
-  return c;
+// What the three sweeps of the gradient read and write. All values, or a block of them.
+struct Gradients {
+  at::Tensor v, out, S0, dS;  // out: gradient of o
+  at::Tensor S_in, Z_in;      // states that enter the parts of the time
+  at::Tensor dq, dk, dv, dS0;
+
+  Gradients values(int64_t first, int64_t count) const {
+    Gradients some = *this;
+    for (at::Tensor* x :
+         {&some.v, &some.out, &some.S0, &some.dS, &some.S_in, &some.Z_in, &some.dv, &some.dS0}) {
+      if (x->defined()) *x = x->narrow(-1, first, count);
+    }
+    return some;
+  }
+};
+
+cuda::Gradient sweeps(const Problem& x, const Gradients& in) {
+  Sweep dq = x.sweep(in.out, in.v, x.k, in.dq);  // S^T forward
+  dq.decay = x.decay(true);
+  dq.first = view(in.S0, x.H, true);
+  dq.entering = x.part_views(in.S_in, x.H, true);
+
+  Sweep dk = x.sweep(in.v, in.out, x.q, in.dk);  // Z^T in reverse
+  dk.reverse = true;
+  dk.decay = x.decay(true);
+  dk.first = view(in.dS, x.H, true);
+  dk.entering = x.part_views(in.Z_in, x.H, true);
+
+  Sweep dv = x.sweep(x.k, x.q, in.out, in.dv);  // Z in reverse
+  dv.reverse = true;
+  dv.decay = x.decay(false);
+  dv.first = view(in.dS, x.H, false);
+  dv.last = view(in.dS0, x.H, false);
+  dv.entering = x.part_views(in.Z_in, x.H, false);
+
+  if (x.g.defined()) {
+    dq.x = rows(x.q, x.H);
+    dk.x = rows(x.k, x.H);
+  }
+  return {dq, dk, dv, {}, {}};
+}
+
+// These leave the gradient of g, where there is one.
+at::Tensor recurrent_sweeps(const Problem& x, const Gradients& in) {
+  cuda::Gradient all = sweeps(x, in);
+  at::Tensor rho, kappa, last;
+  if (x.g.defined()) {
+    rho = at::empty({x.B, x.T, x.H, x.K}, x.wide());
+    kappa = at::empty_like(rho);
+    all.dq.flow = rows(rho, x.H);
+    all.dk.flow = rows(kappa, x.H);
+    if (in.dS.defined()) last = at::empty({x.B, x.G, x.K, x.V}, x.wide());
+    all.dq.last = view(last, x.H, true);
+  }
+  for (const Sweep& one : {all.dq, all.dk, all.dv})
+    C10_CUDA_CHECK(cuda::recurrent_sweep(one, x.stream));
+  if (!x.g.defined()) return {};
+  const at::Tensor X = in.dS.defined() ? (in.dS * last).sum(-1) : in.dS;  // <dS_T, S_T> by key dim
+  return recurrent_gate(x, rho, kappa, X);
+}
+
+at::Tensor chunked_sweeps(const Problem& x, const Gradients& in, bool add) {
+  cuda::Gradient all = sweeps(x, in);
+  all.dq.add_y = all.dk.add_y = add;
+  if (!x.g.defined()) {
+    C10_CUDA_CHECK(cuda::chunked_backward(all, x.stream));
+    return {};
+  }
+  const int64_t blocks = (x.K + 63) / 64, padded = in.v.size(3) <= 64 ? 64 : 128;
+  const int64_t chunks = (x.T + cuda::kChunk - 1) / cuda::kChunk;
+  const int64_t anchors = (chunks - 1) / cuda::kAnchor + 1;
+  const at::Tensor flows = at::empty({3, blocks, x.B, x.H, x.T}, x.wide());
+  const at::Tensor states = at::empty({2, x.B, x.H, anchors, blocks, padded, 64}, x.wide());
+  const auto part = [](const at::Tensor& all_of, int64_t i) { return all_of[i].data_ptr<float>(); };
+  all.rho = {part(flows, 0), part(flows, 1), part(states, 0)};
+  all.kappa = {part(flows, 2), nullptr, part(states, 1)};
+  C10_CUDA_CHECK(cuda::chunked_backward(all, x.stream));
+
+  const at::Tensor dg = at::empty({x.B, x.T, x.G}, x.wide());
+  const at::Tensor product = at::empty({x.B, x.H, anchors}, x.wide());
+  cuda::ChunkedGate c;
+  c.B = x.B;
+  c.T = x.T;
+  c.H = x.H;
+  c.group = int(x.H / x.G);
+  c.blocks = int(blocks);
+  c.rows = int(padded);
+  c.scale = float(x.common.scale);
+  c.carried = x.S0.defined();
+  c.anchors = anchors;
+  c.rho = all.rho;
+  c.kappa = all.kappa;
+  c.g = x.common.g;
+  c.product = product.data_ptr<float>();
+  c.dg = dg.data_ptr<float>();
+  C10_CUDA_CHECK(cuda::chunked_gate(c, x.stream));
+  return dg;
 }
 
 template <bool kChunked>
 std::vector<at::Tensor> backward(
-    const Inputs& in, const State& state, const Options& options, const Result&, const Result& dy
+    const Inputs& in, const State& state, const Options& options, const Result& y, const Result& dy
 ) {
-  if (kChunked && per_key(in)) return per_key_backward(in, state, options, dy);
+  if (kChunked && per_key(in)) return per_key_backward(in, state, options, y, dy);
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options, kChunked);
-  const at::Tensor out =
-      dy.o.defined() ? readable(dy.o, kChunked) : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
-  at::Tensor dS;
-  if (!dy.state.parts.empty() && dy.state.parts[0].defined())
-    dS = dy.state.parts[0].detach().to(x.wide().dtype());
-  const bool gate = x.g.defined(), cross = gate && kChunked, flows = gate && !kChunked;
-
   const at::TensorOptions summed = x.H == x.G ? x.k.options() : x.wide();
-  const at::Tensor dq = at::empty({x.B, x.T, x.H, x.K}, x.q.options());
-  const at::Tensor dk = at::empty({x.B, x.T, x.H, x.K}, summed);
-  const at::Tensor dv = at::empty({x.B, x.T, x.H, x.V}, summed);
-  at::Tensor dS0;
-  if (x.S0.defined()) dS0 = at::empty({x.B, x.H, x.K, x.V}, x.wide());
-  at::Tensor rho, kappa, inner, S, Z, last;
-  if (flows) {
-    rho = at::empty({x.B, x.T, x.H, x.K}, x.wide());
-    kappa = at::empty_like(rho);
-    if (dS.defined()) last = at::empty({x.B, x.G, x.K, x.V}, x.wide());
-  }
-  const int64_t blocks = (x.K + 63) / 64, padded = x.V <= 64 ? 64 : 128;
-  if (cross) {
-    const int64_t chunks = (x.T + cuda::kChunk - 1) / cuda::kChunk;
-    const int64_t anchors = (chunks - 1) / cuda::kAnchor + 1;
-    rho = at::empty({blocks, x.B, x.H, x.T}, x.wide());
-    kappa = at::empty_like(rho);
-    inner = at::empty_like(rho);
-    S = at::empty({x.B, x.H, anchors, blocks, padded, 64}, x.wide());
-    Z = at::empty_like(S);
-  }
-
-  Sweep p = x.sweep(out, x.v, x.k, dq);  // S^T forward
-  p.decay = x.decay(true);
-  p.first = view(x.S0, x.H, true);
-  p.last = view(last, x.H, true);
-  if (gate) p.x = rows(x.q, x.H);
-  if (flows) p.flow = rows(rho, x.H);
-
-  Sweep r = x.sweep(x.v, out, x.q, dk);  // Z^T in reverse
-  r.reverse = true;
-  r.decay = x.decay(true);
-  r.first = view(dS, x.H, true);
-  if (gate) r.x = rows(x.k, x.H);
-  if (flows) r.flow = rows(kappa, x.H);
-
-  Sweep s = x.sweep(x.k, x.q, out, dv);  // Z in reverse
-  s.reverse = true;
-  s.decay = x.decay(false);
-  s.first = view(dS, x.H, false);
-  s.last = view(dS0, x.H, false);
-
-  if (kChunked) {
-    cuda::Gradient all{p, r, s, {}, {}};
-    if (cross) all.rho = crossing(rho, inner, S), all.kappa = crossing(kappa, {}, Z);
-    C10_CUDA_CHECK(cuda::chunked_backward(all, x.stream));
-  } else {
-    for (const Sweep& one : {p, r, s}) C10_CUDA_CHECK(cuda::recurrent_sweep(one, x.stream));
-  }
-
+  Gradients all;
+  all.v = x.v;
+  all.S0 = x.S0;
+  all.out =
+      dy.o.defined() ? readable(dy.o, kChunked) : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
+  if (!dy.state.parts.empty() && dy.state.parts[0].defined())
+    all.dS = dy.state.parts[0].detach().to(x.wide().dtype());
+  all.dq = at::empty({x.B, x.T, x.H, x.K}, x.q.options());
+  all.dk = at::empty({x.B, x.T, x.H, x.K}, summed);
+  all.dv = at::empty({x.B, x.T, x.H, x.V}, summed);
+  if (x.S0.defined()) all.dS0 = at::empty({x.B, x.H, x.K, x.V}, x.wide());
   at::Tensor dg;
-  if (flows) {
-    const at::Tensor X = dS.defined() ? (dS * last).sum(-1) : dS;  // <dS_T, S_T> by key dim
-    dg = recurrent_gate(x, rho, kappa, X);
+  if (kChunked) {
+    all.S_in = y.norm.defined() ? y.norm : x.entering(x.k, x.v, x.S0, false);
+    all.Z_in = x.entering(x.q, all.out, all.dS, true);
+    for (int64_t first = 0; first < x.V; first += 128) {
+      const Gradients some = all.values(first, std::min<int64_t>(128, x.V - first));
+      const at::Tensor part = chunked_sweeps(x, some, first > 0);
+      dg = dg.defined() ? dg + part : part;
+    }
+  } else {
+    dg = recurrent_sweeps(x, all);
   }
-  if (cross) {
-    dg = at::empty({x.B, x.T, x.G}, x.wide());
-    const at::Tensor product = at::empty({x.B, x.H, S.size(2)}, x.wide());
-    cuda::ChunkedGate c;
-    c.B = x.B;
-    c.T = x.T;
-    c.H = x.H;
-    c.group = int(x.H / x.G);
-    c.blocks = int(blocks);
-    c.rows = int(padded);
-    c.scale = float(x.common.scale);
-    c.carried = x.S0.defined();
-    c.anchors = S.size(2);
-    c.rho = crossing(rho, inner, S);
-    c.kappa = crossing(kappa, {}, Z);
-    c.g = x.common.g;
-    c.product = product.data_ptr<float>();
-    c.dg = dg.data_ptr<float>();
-    C10_CUDA_CHECK(cuda::chunked_gate(c, x.stream));
-  }
-  if (gate) dg = dg.to(in.g.scalar_type());
+  if (dg.defined()) dg = dg.to(in.g.scalar_type());
   const at::ScalarType type = x.q.scalar_type();
-  std::vector<at::Tensor> all = {
-      dq, grouped(dk, 2, x.G).to(type), grouped(dv, 2, x.G).to(type), dg};
-  if (!state.empty()) all.push_back(grouped(dS0, 1, x.G).to(state.parts[0].scalar_type()));
-  return all;
+  std::vector<at::Tensor> gradients = {
+      all.dq, grouped(all.dk, 2, x.G).to(type), grouped(all.dv, 2, x.G).to(type), dg};
+  if (!state.empty())
+    gradients.push_back(grouped(all.dS0, 1, x.G).to(state.parts[0].scalar_type()));
+  return gradients;
 }
 
 }  // namespace

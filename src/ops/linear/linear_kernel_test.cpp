@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cstdlib>
 #include <limits>
 
 #include "core/device.h"
@@ -171,6 +172,11 @@ std::vector<Setting> settings() {
        .state = true,
        .scale = 0.125}
   );
+  for (const char* gate :
+       {"none", "head"}) {  // more values than rows of a state; and in parts of the time
+    list.push_back({{.B = 2, .T = 300, .H = 4, .G = 2, .K = 128, .V = 256}, gate, 0, true});
+    list.push_back({{.B = 1, .T = 2100, .H = 2, .G = 2, .K = 64, .V = 264}, gate, 0, true});
+  }
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
     for (const char* gate : {"none", "head", "key"}) {
       for (const int64_t T : {1, 65, 1000}) {
@@ -249,6 +255,25 @@ TEST(LinearKernelsCuda, SameBitsAndAnyStrides) {
       EXPECT_TRUE(at::equal(one.tensors[i], two.tensors[i])) << form << gate << " " << one.names[i];
     }
   }
+}
+
+// With the switch on, a row of a batch is the same bits in any batch.
+TEST(LinearKernelsCuda, BatchInvariant) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  setenv("HORNER_BATCH_INVARIANT", "1", 1);
+  for (const auto& [form, gate] : kWays) {
+    Setting s{{.B = 66, .T = 2048, .H = 2, .G = 2, .K = 64, .V = 64}, gate};
+    const Problem p = sample(s);
+    Problem one = p;
+    for (at::Tensor* x : {&one.in.q, &one.in.k, &one.in.v, &one.in.g, &one.w})
+      *x = x->narrow(0, 5, 1);
+    const Values all = evaluate(s, p, s.type, form), own = evaluate(s, one, s.type, form);
+    for (size_t i = 0; i < all.tensors.size(); ++i) {
+      EXPECT_TRUE(at::equal(all.tensors[i].narrow(0, 5, 1), own.tensors[i]))
+          << form << gate << " " << all.names[i];
+    }
+  }
+  unsetenv("HORNER_BATCH_INVARIANT");
 }
 
 // A packed batch in one launch is its sequences, each on its own, bit for bit; an empty one leaves its state as it

@@ -43,13 +43,15 @@ struct Problem {
   bool narrow_g() const { return g.scalar_type() == at::kBFloat16; }
   at::TensorOptions wide() const { return q.options().dtype(at::kFloat); }
 
-  // The states between chunks, of the sweep that adds x^T y.
+  // The states between chunks, of the sweep that adds x^T y. Those that enter the parts of the time, where there are
+  // parts, are left in `entering`, or taken from it.
   at::Tensor states(
       const at::Tensor& x,
       const at::Tensor& y,
       bool reverse,
       const at::Tensor& first,
-      const at::Tensor& last
+      const at::Tensor& last,
+      at::Tensor& entering
   ) const {
     cuda::KeyStates p;
     p.sequences = sequences;
@@ -68,12 +70,14 @@ struct Problem {
     const int64_t keys = cuda::padded_keys(p.K), values = cuda::padded_values(p.V);
     const at::Tensor all = at::empty({sequences.slots(), p.H, keys, values}, q.options());
     p.states = all.data_ptr();
-    at::Tensor ends, decays;
+    at::Tensor decays;
     if (p.parts > 1) {
-      ends = at::empty({p.parts, n, p.H, keys, values}, wide());
-      decays = at::empty({p.parts, n, p.H, keys}, wide());
-      p.ends = ends.data_ptr<float>();
-      p.decays = decays.data_ptr<float>();
+      if (!entering.defined()) {
+        entering = at::empty({p.parts, n, p.H, keys, values}, wide());
+        decays = at::empty({p.parts, n, p.H, keys}, wide());
+        p.decays = decays.data_ptr<float>();
+      }
+      p.ends = entering.data_ptr<float>();
     }
     C10_CUDA_CHECK(cuda::key_states(p, stream));
     return all;
@@ -108,7 +112,7 @@ Result per_key_forward(const Inputs& in, const State& state, const Options& opti
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
   at::Tensor last;
   if (options.final_state) last = at::empty({x.n, x.G, x.K, x.V}, x.wide());
-  const at::Tensor S = x.states(x.k, x.v, false, x.S0, last);
+  const at::Tensor S = x.states(x.k, x.v, false, x.S0, last, y.norm);  // kept for the backward
   C10_CUDA_CHECK(cuda::key_output(x.chunks(S, y.o), x.stream));
   if (options.final_state) y.state.parts = {last};
   y.form = "chunked kernel";
@@ -116,7 +120,7 @@ Result per_key_forward(const Inputs& in, const State& state, const Options& opti
 }
 
 std::vector<at::Tensor> per_key_backward(
-    const Inputs& in, const State& state, const Options& options, const Result& dy
+    const Inputs& in, const State& state, const Options& options, const Result& y, const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options);
@@ -126,8 +130,9 @@ std::vector<at::Tensor> per_key_backward(
   if (!dy.state.parts.empty() && dy.state.parts[0].defined())
     dS = dy.state.parts[0].detach().to(at::kFloat);
   if (x.S0.defined()) dS0 = at::empty({x.n, x.H, x.K, x.V}, x.wide());
-  const at::Tensor S = x.states(x.k, x.v, false, x.S0, {});
-  const at::Tensor Z = x.states(x.q, out, true, dS, dS0);
+  at::Tensor entering = y.norm, leaving;
+  const at::Tensor S = x.states(x.k, x.v, false, x.S0, {}, entering);
+  const at::Tensor Z = x.states(x.q, out, true, dS, dS0, leaving);
 
   const at::TensorOptions summed = x.H == x.G ? x.k.options() : x.wide();
   const at::Tensor dq = at::empty({x.B, x.T, x.H, x.K}, x.q.options());

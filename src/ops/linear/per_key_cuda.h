@@ -7,7 +7,7 @@ namespace horner {
 
 Result per_key_forward(const Inputs&, const State&, const Options&);
 std::vector<at::Tensor> per_key_backward(
-    const Inputs&, const State&, const Options&, const Result& dy
+    const Inputs&, const State&, const Options&, const Result& y, const Result& dy
 );
 
 }  // namespace horner

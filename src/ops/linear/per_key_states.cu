@@ -1,6 +1,4 @@
 // `linear` with a decay per key: the states between chunks (per_key.cuh).
-#include <algorithm>
-
 #include "cuda/launch.cuh"
 #include "ops/linear/per_key.cuh"
 
@@ -230,9 +228,9 @@ __global__ void __launch_bounds__(kStateThreads, 2)
   Memory<kWidth>& m = *reinterpret_cast<Memory<kWidth>*>(memory);
   const Place me(int(threadIdx.x));
   const int slices = (p.K + kSlice - 1) / kSlice, keys = slices * kSlice;
-  const unsigned index_of = blockIdx.x / unsigned(slices);
-  const int slice = int(blockIdx.x % unsigned(slices)), part = int(index_of % unsigned(p.parts));
-  const unsigned head = index_of / unsigned(p.parts);
+  const unsigned index_of = blockIdx.x / unsigned(slices), parts = unsigned(p.parts - kEnds);
+  const int slice = int(blockIdx.x % unsigned(slices)), part = int(index_of % parts);
+  const unsigned head = index_of / parts;
   const int64_t n = head / unsigned(p.H);
   const int h = int(head % unsigned(p.H));
   const Heads heads(h, p.g.group);
@@ -305,44 +303,26 @@ __global__ void __launch_bounds__(kStateThreads, 2)
   }
 }
 
-// The state that enters each part, in the place of the one that the part alone ends with. A thread has one
-// element of the state. Part 0 began with the first state.
-__global__ void join_kernel(const __grid_constant__ KeyStates p, int64_t keys, int64_t width) {
-  const int64_t heads = p.sequences.count * p.H, size = heads * keys * width;
-  const int64_t e = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (e >= size) return;
-  float S = p.ends[e];
-  for (int part = 1; part < p.parts; ++part) {
-    float& end = p.ends[part * size + e];
-    const float entering = S;
-    S = exp2_fast(p.decays[part * heads * keys + e / width]) * S + end;
-    end = entering;
-  }
-}
-
 template <int kWidth, bool kReverse>
 cudaError_t sweep(const KeyStates& p, cudaStream_t stream) {
   const int keys = padded_keys(p.K);
-  const int64_t heads = p.sequences.count * p.H, blocks = heads * p.parts * (keys / kSlice);
-  if (p.parts > 1) {
-    const int64_t size = heads * keys * kWidth;
+  const int64_t heads = p.sequences.count * p.H, blocks = heads * (keys / kSlice);
+  if (p.parts > 1 && p.decays) {
     cudaError_t error = launch(
         states_kernel<kWidth, kReverse, true>,
-        blocks,
+        blocks * (p.parts - 1),
         kStateThreads,
         sizeof(Memory<kWidth>),
         stream,
         p
     );
     if (error != cudaSuccess) return error;
-    error = launch(
-        join_kernel, (size + 255) / 256, 256, size_t(0), stream, p, int64_t(keys), int64_t(kWidth)
-    );
+    error = join_parts(p.ends, p.decays, p.parts, heads * keys * kWidth, kWidth, stream);
     if (error != cudaSuccess) return error;
   }
   return launch(
       states_kernel<kWidth, kReverse, false>,
-      blocks,
+      blocks * p.parts,
       kStateThreads,
       sizeof(Memory<kWidth>),
       stream,
@@ -352,12 +332,10 @@ cudaError_t sweep(const KeyStates& p, cudaStream_t stream) {
 
 }  // namespace
 
-// Two blocks on each of about 132 multiprocessors; no part under 16 chunks. A function of the shape alone.
 int key_state_parts(const KeyStates& p) {
+  if (p.sequences.starts) return 1;
   const int64_t blocks = p.sequences.count * p.H * (padded_keys(p.K) / kSlice);
-  const int64_t chunks = (p.sequences.T + kChunk - 1) / kChunk;
-  if (p.sequences.starts || blocks >= 132 || chunks < 32) return 1;
-  return int(std::min(264 / blocks, chunks / 16));
+  return time_parts(blocks, 2 * kProcessors, (p.sequences.T + kChunk - 1) / kChunk);
 }
 
 cudaError_t key_states(const KeyStates& p, cudaStream_t stream) {
