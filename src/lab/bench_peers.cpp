@@ -1,5 +1,7 @@
 #include "lab/bench_peers.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
+
 #include <cstdio>
 #include <filesystem>
 
@@ -76,6 +78,7 @@ void run_peers(const BenchOptions& options, BenchReport& report) {
       shell_word(rows.dump()),
       options.repeats
   );
+  c10::getDeviceAllocator(at::kCUDA)->emptyCache();  // they need memory of their own
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw RunError("{} cannot be started", kScript);
   std::string text;
