@@ -125,7 +125,7 @@ def run_one(name, row, repeats):
         times["eager_both_ms"] = measure(torch, both, repeats)
         times["both_ms"] = replayed(torch, both, repeats)
     except Exception as error:  # the backward is refused where Triton would get it wrong
-        times["failure"] = last_line(str(error), type(error).__name__)
+        times["failure"] = reason(error)
     return times
 
 
@@ -134,8 +134,13 @@ def run_all(name, rows, repeats):
         try:
             times = run_one(name, row, repeats)
         except Exception as error:
-            times = {"failure": last_line(str(error), type(error).__name__)}
+            times = {"failure": reason(error)}
         print(json.dumps({"shape": row["shape"], **times}), flush=True)
+
+
+def reason(error):
+    """A CUDA error's first line names it, the others give advice."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def last_line(text, otherwise):
