@@ -37,3 +37,17 @@ def test_shellcheck():
         pytest.skip("no shellcheck")
     check("shellcheck", "--external-sources", "--source-path=SCRIPTDIR",
           *files("horner", "test", ".ci/run", "tools/*.sh", "tools/run_gtest"))
+
+
+def test_a_name_is_one_type():
+    """Two types of one name in two files are one to the linker, which then mixes up their code."""
+    found = {}
+    for name in files("src/**/*.h", "src/**/*.cpp"):
+        text = re.sub(r"^namespace \{$.*?^\}  // namespace$", "", (ROOT / name).read_text(), flags=re.M | re.S)
+        space = ""
+        for line in text.splitlines():
+            if opens := re.match(r"namespace ([\w:]+) \{", line):
+                space = opens[1]
+            if defines := re.match(r"(?:struct|class) ([\w:]+)[^;]*\{", line):
+                found.setdefault(f"{space}::{defines[1]}", []).append(name)
+    assert not {name: where for name, where in found.items() if len(where) > 1}

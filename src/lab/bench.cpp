@@ -36,12 +36,12 @@ void compare_with_peers(BenchReport& report) {
 BenchReport bench_ops(const BenchOptions& options, const Tell& tell) {
   HORNER_CHECK(options.repeats >= 1, "repeats must be at least 1, got {}", options.repeats);
   const at::Device device = find_device(options.device);
-  const std::vector<Job> list = bench_jobs(options, device.is_cpu());
+  const std::vector<BenchJob> list = bench_jobs(options, device.is_cpu());
   if (!options.peers.empty()) check_peers(options.peers, device);
   BenchReport report{.options = options, .device = describe_device(device)};
   measure_ceilings(report, device);
   std::vector<BenchShape> used;
-  for (const Job& job : list) {
+  for (const BenchJob& job : list) {
     tell(size_t(&job - list.data()), list.size(), job.op.name, job.shape.name);
     try {
       report.rows.push_back(time_job(job, report, device));

@@ -11,14 +11,14 @@ namespace horner {
 at::ScalarType low_type(at::Device device) { return device.is_cpu() ? at::kFloat : at::kBFloat16; }
 
 Inputs job_inputs(
-    const Job& job, const Dims& d, at::Device device, int64_t seed, at::ScalarType type
+    const BenchJob& job, const Dims& d, at::Device device, int64_t seed, at::ScalarType type
 ) {
   Inputs in = sample_inputs({job.op, job.variant, d, device, uint64_t(seed)}, type);
   if (job.mlstm()) in.beta = at::randn({d.B, d.T, d.G}, in.g.options());  // the input gate
   return in;
 }
 
-Call::Call(const Job& job, const Inputs& inputs, at::ScalarType type)
+BenchCall::BenchCall(const BenchJob& job, const Inputs& inputs, at::ScalarType type)
     : op(job.op), mlstm(job.mlstm()), in(inputs), options(job.variant.options) {
   const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
   const bool step = in.v.size(1) == 1;
@@ -39,14 +39,14 @@ Call::Call(const Job& job, const Inputs& inputs, at::ScalarType type)
   for (at::Tensor& part : state.parts) part.fill_(1.0 / 3);
 }
 
-Result Call::forward() const {
+Result BenchCall::forward() const {
   if (!mlstm) return run(op, in, state, options);
   Inputs qkv;
   for (const Input& input : {kQ, kK, kV}) qkv.*input.tensor = in.*input.tensor;
   return exponential_gate(qkv, in.beta, in.g, state, options);
 }
 
-std::vector<at::Tensor> Call::both() const {
+std::vector<at::Tensor> BenchCall::both() const {
   return torch::autograd::grad({forward().o}, leaves, {grad}, {}, false, true);
 }
 

@@ -8,9 +8,9 @@ namespace horner {
 
 at::ScalarType low_type(at::Device);  // what inputs are rounded to
 
-Inputs job_inputs(const Job&, const Dims&, at::Device, int64_t seed, at::ScalarType);
+Inputs job_inputs(const BenchJob&, const Dims&, at::Device, int64_t seed, at::ScalarType);
 
-struct Call {
+struct BenchCall {
   const Op& op;
   bool mlstm;
   Inputs in;
@@ -20,7 +20,7 @@ struct Call {
   std::vector<at::Tensor> leaves;
   at::Tensor grad;  // of o
 
-  Call(const Job&, const Inputs&, at::ScalarType);
+  BenchCall(const BenchJob&, const Inputs&, at::ScalarType);
   Result forward() const;
   std::vector<at::Tensor> both() const;
 };

@@ -29,7 +29,7 @@ std::pair<double, double> flops(const Op& op, const Dims& d, const Options& o, b
 
 }  // namespace
 
-Costs costs(
+BenchCosts costs(
     const Op& op, const Inputs& in, const State& state, const Options& o, std::string_view form
 ) {
   const Dims d = dims_of(in);

@@ -15,12 +15,12 @@
 
 namespace horner {
 
-struct Cost {
+struct BenchCost {
   double bytes = 0, flops = 0;
 };
-struct Costs {
-  Cost forward, both;
+struct BenchCosts {
+  BenchCost forward, both;
 };
-Costs costs(const Op&, const Inputs&, const State&, const Options&, std::string_view form);
+BenchCosts costs(const Op&, const Inputs&, const State&, const Options&, std::string_view form);
 
 }  // namespace horner

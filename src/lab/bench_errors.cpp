@@ -22,21 +22,21 @@ struct Values {
 };
 
 // The plain form that the error is measured by: chunked, but where its features would not fit.
-std::string plain_form(const Job& job) {
+std::string plain_form(const BenchJob& job) {
   const bool many = job.op.name == "power" &&
                     feature_count(job.shape.dims.K, job.variant.options.order) > kMostFeatures;
   return many || job.op.name == "attention" ? "parallel" : "chunked";
 }
 
 Values evaluate(
-    const Job& job,
+    const BenchJob& job,
     const Inputs& in,
     const at::Tensor& grad,
     at::ScalarType type,
     bool plain,
     bool state
 ) {
-  Call call(job, in, type);
+  BenchCall call(job, in, type);
   call.options.final_state = state;
   if (plain) call.options.form = plain_form(job);
   const Result y = call.forward();
@@ -67,7 +67,7 @@ Errors errors(const at::Tensor& x, const at::Tensor& exact) {
 
 }  // namespace
 
-void check_errors(const Job& job, at::Device device, int64_t seed, BenchRow& row) {
+void check_errors(const BenchJob& job, at::Device device, int64_t seed, BenchRow& row) {
   Dims some = job.shape.dims;
   some.B = 1;
   some.H = some.G = std::min<int64_t>(2, some.H);
@@ -77,7 +77,7 @@ void check_errors(const Job& job, at::Device device, int64_t seed, BenchRow& row
   const at::Tensor grad =
       at::randn({1, some.T, some.H, some.V}, at::device(device).dtype(at::kFloat)).to(type);
   // The final state too, where asking for it does not change what runs.
-  const Call call(job, rounded, type);
+  const BenchCall call(job, rounded, type);
   Options asked = call.options;
   asked.final_state = true;
   const bool state =

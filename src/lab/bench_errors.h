@@ -6,6 +6,6 @@
 namespace horner {
 
 // Fills error, allowed, worst and failure of the row.
-void check_errors(const Job&, at::Device, int64_t seed, BenchRow&);
+void check_errors(const BenchJob&, at::Device, int64_t seed, BenchRow&);
 
 }  // namespace horner

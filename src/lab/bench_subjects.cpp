@@ -89,11 +89,11 @@ BenchShape shape_named(const std::string& name) {
 
 }  // namespace
 
-bool Job::mlstm() const { return subject.variant == kMlstm; }
+bool BenchJob::mlstm() const { return subject.variant == kMlstm; }
 
-std::vector<Job> bench_jobs(const BenchOptions& options, bool on_cpu) {
+std::vector<BenchJob> bench_jobs(const BenchOptions& options, bool on_cpu) {
   for (const std::string& name : options.op) find_op(name);
-  std::vector<Job> list;
+  std::vector<BenchJob> list;
   for (const Subject& subject : subjects()) {
     const auto& chosen = options.op;
     if (!chosen.empty() && std::find(chosen.begin(), chosen.end(), subject.op) == chosen.end())

@@ -10,7 +10,7 @@ struct Subject {
   std::vector<std::string> on_gpu, on_cpu;  // shapes
 };
 
-struct Job {
+struct BenchJob {
   const Op& op;
   const Subject& subject;
   BenchShape shape;
@@ -19,6 +19,6 @@ struct Job {
   bool mlstm() const;  // `linear` on other inputs
 };
 
-std::vector<Job> bench_jobs(const BenchOptions&, bool on_cpu);
+std::vector<BenchJob> bench_jobs(const BenchOptions&, bool on_cpu);
 
 }  // namespace horner

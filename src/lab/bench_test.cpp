@@ -21,19 +21,19 @@ Inputs shaped(const Dims& d, bool decay) {
 }
 
 // ms at 4.2 TB/s and 750 TFLOP/s.
-double floor_ms(const Cost& c) { return std::max(c.bytes / 4.2e9, c.flops / 750e9); }
+double floor_ms(const BenchCost& c) { return std::max(c.bytes / 4.2e9, c.flops / 750e9); }
 
 TEST(BenchCost, FloorsOfTheStandardShapes) {
   const Dims S1{8, 2048, 16, 16, 64, 64}, S3{4, 8192, 16, 16, 128, 128};
   const Dims P1{8, 2048, 16, 16, 16, 64};
-  const Costs linear = costs(find_op("linear"), shaped(S1, true), {}, {}, "chunked kernel");
+  const BenchCosts linear = costs(find_op("linear"), shaped(S1, true), {}, {}, "chunked kernel");
   EXPECT_NEAR(floor_ms(linear.forward), 0.032, 0.001);
   EXPECT_NEAR(floor_ms(linear.both), 0.120, 0.002);
   const Op& power = find_op("power");
-  const Costs chunked = costs(power, shaped(P1, false), {}, power.defaults, "chunked kernel");
+  const BenchCosts chunked = costs(power, shaped(P1, false), {}, power.defaults, "chunked kernel");
   EXPECT_NEAR(floor_ms(chunked.forward), 0.020, 0.001);
   EXPECT_NEAR(floor_ms(chunked.both), 0.0859, 0.0005);  // 14 K + 18 V bytes a token, no decay
-  const Costs softmax = costs(find_op("attention"), shaped(S3, false), {}, {}, "parallel");
+  const BenchCosts softmax = costs(find_op("attention"), shaped(S3, false), {}, {}, "parallel");
   EXPECT_NEAR(floor_ms(softmax.forward), 1.47, 0.01);
   EXPECT_NEAR(floor_ms(softmax.both), 5.13, 0.01);
 }

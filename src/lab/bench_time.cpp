@@ -37,7 +37,7 @@ void time_calls(
 
 }  // namespace
 
-BenchRow time_job(const Job& job, const BenchReport& report, at::Device device) {
+BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device device) {
   const BenchOptions& options = report.options;
   BenchRow row{
       .program = "horner",
@@ -48,11 +48,11 @@ BenchRow time_job(const Job& job, const BenchReport& report, at::Device device) 
   const at::ScalarType type = low_type(device);
   const Dims& d = job.shape.dims;
   const Inputs in = job_inputs(job, d, device, options.seed, type);
-  Call call(job, in, type);
+  BenchCall call(job, in, type);
   row.form =
       job.mlstm() ? call.forward().form : chosen_form(job.op, call.in, call.state, call.options);
-  const Costs cost = costs(job.op, call.in, call.state, call.options, row.form);
-  const auto floor = [&](const Cost& c) {
+  const BenchCosts cost = costs(job.op, call.in, call.state, call.options, row.form);
+  const auto floor = [&](const BenchCost& c) {
     return std::max(c.bytes / report.copy_rate, c.flops / report.matmul_rate);
   };
   row.floor_forward = floor(cost.forward);
@@ -62,7 +62,7 @@ BenchRow time_job(const Job& job, const BenchReport& report, at::Device device) 
   call.grad = at::randn({d.B, d.T, d.H, d.V}, at::device(device).dtype(at::kFloat)).to(type);
   if (!call.state.empty() && device.is_cuda())
     row.calls = std::clamp(int(kDistinct / double(call.state.bytes())), kFewest, kMost);
-  std::vector<Call> layers;  // each with a state of its own
+  std::vector<BenchCall> layers;  // each with a state of its own
   for (int i = 0; i < row.calls; ++i) layers.emplace_back(job, in, type);
   std::vector<Result> results(layers.size());  // held: no state is written where another was
   const auto forward = [&] {

@@ -8,7 +8,7 @@ namespace horner {
 void measure_ceilings(BenchReport&, at::Device);
 
 // A row of the op, after its error has been checked.
-BenchRow time_job(const Job&, const BenchReport&, at::Device);
+BenchRow time_job(const BenchJob&, const BenchReport&, at::Device);
 
 // Softmax attention by torch, with one backend at a time: cuDNN or flash.
 BenchRow time_sdpa(std::string backend, const BenchShape&, const BenchReport&);
