@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/data_test.h"
 #include "core/json.h"
 
 namespace horner {
@@ -169,11 +170,6 @@ TEST(Safetensors, WriterMistakesLeaveTheOldFile) {
   }
 }
 
-std::string data_folder() {
-  const char* folder = std::getenv("HORNER_DATA");
-  return folder ? folder : "../shared/data";
-}
-
 struct Model {
   const char* folder;
   const char* embedding;
@@ -184,8 +180,8 @@ class SafetensorsModel : public testing::TestWithParam<Model> {};
 
 TEST_P(SafetensorsModel, IsReadAndWritten) {
   const auto& [folder, name_of_embedding, shape] = GetParam();
-  const std::string path = fmt::format("{}/{}/model.safetensors", data_folder(), folder);
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
+  const std::string path = test_data(fmt::format("{}/model.safetensors", folder));
+  HORNER_NEED(path);
   const Safetensors model = Safetensors::open(path);
   const at::Tensor embedding = model.get(name_of_embedding);
   EXPECT_EQ(embedding.sizes(), shape);

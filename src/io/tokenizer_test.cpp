@@ -3,24 +3,16 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
 #include "core/check.h"
+#include "core/data_test.h"
 #include "core/file.h"
 #include "core/json.h"
 
 namespace horner {
 namespace {
-
-std::string data(const std::string& path) {
-  const char* folder = std::getenv("HORNER_DATA");
-  return fmt::format("{}/{}", folder ? folder : "../shared/data", path);
-}
-
-#define NEED(path) \
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there"
 
 std::vector<std::string> split_at(const std::string& text, const std::string& mark) {
   std::vector<std::string> parts;
@@ -34,7 +26,7 @@ std::vector<std::string> split_at(const std::string& text, const std::string& ma
 
 // llama.cpp's 47 strings and the ids that it expects.
 void expect_golden(const Tokenizer& tokenizer, const std::string& name) {
-  const std::string stem = data("tokenizers/ggml_vocab_golden/ggml-vocab-" + name + ".gguf");
+  const std::string stem = test_data("tokenizers/ggml_vocab_golden/ggml-vocab-" + name + ".gguf");
   const auto texts = split_at(read_file(stem + ".inp"), "\n__ggml_vocab_test__\n");
   const auto lines = split_at(read_file(stem + ".out"), "\n");
   ASSERT_EQ(texts.size(), 47u);
@@ -48,8 +40,8 @@ void expect_golden(const Tokenizer& tokenizer, const std::string& name) {
 }
 
 TEST(Tokenizer, Gpt2Golden) {
-  NEED(data("tokenizers/gpt2"));
-  const Tokenizer tokenizer = load_tokenizer(data("tokenizers/gpt2"));
+  HORNER_NEED(test_data("tokenizers/gpt2"));
+  const Tokenizer tokenizer = load_tokenizer(test_data("tokenizers/gpt2"));
   expect_golden(tokenizer, "gpt-2");
   EXPECT_EQ(tokenizer.vocabulary(), 50257);
   EXPECT_EQ(tokenizer.end(), 50256);
@@ -63,9 +55,9 @@ TEST(Tokenizer, Gpt2Golden) {
 }
 
 TEST(Tokenizer, BertGolden) {
-  NEED(data("tokenizers/bert-base-uncased"));
+  HORNER_NEED(test_data("tokenizers/bert-base-uncased"));
   for (const char* file : {"tokenizer.json", "vocab.txt"}) {
-    const Tokenizer tokenizer = load_tokenizer(data("tokenizers/bert-base-uncased/") + file);
+    const Tokenizer tokenizer = load_tokenizer(test_data("tokenizers/bert-base-uncased/") + file);
     expect_golden(tokenizer, "bert-bge");
     EXPECT_EQ(tokenizer.vocabulary(), 30522);
     const auto ids = tokenizer.encode("Hello, World's [MASK]!", {.surround = true});
@@ -75,13 +67,13 @@ TEST(Tokenizer, BertGolden) {
 }
 
 TEST(Tokenizer, LlamaGolden) {
-  NEED(data("tinystories656k/tokenizer.json"));
-  const Tokenizer tokenizer = load_tokenizer(data("tinystories656k"));
+  HORNER_NEED(test_data("tinystories656k/tokenizer.json"));
+  const Tokenizer tokenizer = load_tokenizer(test_data("tinystories656k"));
   EXPECT_EQ(tokenizer.vocabulary(), 2048);
   EXPECT_EQ(tokenizer.begin(), 1);
   EXPECT_EQ(tokenizer.end(), 2);
   const Json golden =
-      parse_json(read_file(data("tinystories656k/golden_numpy_greedy.json")), "golden");
+      parse_json(read_file(test_data("tinystories656k/golden_numpy_greedy.json")), "golden");
   const auto prompt = golden["prompt_ids"].get<std::vector<int32_t>>();
   const std::string text = tokenizer.decode(prompt);
   EXPECT_EQ(tokenizer.encode(text, {.surround = true}), prompt) << text;
@@ -109,8 +101,8 @@ TEST(Tokenizer, HuggingFaceGolden) {
 // Every string of bytes comes back, and its tokens hold its bytes.
 TEST(Tokenizer, BytesRoundTrip) {
   std::vector<Tokenizer> tokenizers = {byte_tokenizer()};
-  if (std::filesystem::exists(data("tokenizers/gpt2"))) {
-    tokenizers.push_back(load_tokenizer(data("tokenizers/gpt2")));
+  if (std::filesystem::exists(test_data("tokenizers/gpt2"))) {
+    tokenizers.push_back(load_tokenizer(test_data("tokenizers/gpt2")));
   }
   for (const Tokenizer& tokenizer : tokenizers) {
     EXPECT_TRUE(rc::check([&](const std::string& random) {

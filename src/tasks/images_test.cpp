@@ -2,11 +2,11 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 
 #include "core/check.h"
+#include "core/data_test.h"
 #include "core/file.h"
 #include "io/idx.h"
 #include "tasks/pathfinder.h"
@@ -143,11 +143,9 @@ TEST_F(Pictures, SaysWhatIsMissing) {
 
 // Own figure of the specification.
 TEST(PixelsSlow, NearestCentroidOfTheDataSet) {
-  const char* folder = std::getenv("HORNER_DATA");
-  const std::filesystem::path path =
-      std::filesystem::path(folder == nullptr ? "../shared/data" : folder) / "cifar10_gray";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
-  const auto task = make_task(fmt::format("pixels:data={}", path.string()));
+  const std::string path = test_data("cifar10_gray");
+  HORNER_NEED(path);
+  const auto task = make_task(fmt::format("pixels:data={}", path));
   EXPECT_EQ(task->shape().T, 1024);
   EXPECT_EQ(task->size(Split::train), 45000);
   std::map<std::string, double> score;

@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <sstream>
 
 #include "core/check.h"
+#include "core/data_test.h"
 #include "io/compressed.h"
 #include "tasks/rows_test.h"
 
@@ -43,12 +42,9 @@ TEST(ListOps, Evaluates) {
 
 // The published test set of ListOps (Nangia and Bowman).
 TEST(ListOps, AgreesWithThePublishedAnswers) {
-  const char* folder = std::getenv("HORNER_DATA");
-  const std::filesystem::path path =
-      std::filesystem::path(folder == nullptr ? "../shared/data" : folder) /
-      "listops/nangia_bowman_test_d20s.tsv.xz";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no " << path;
-  std::istringstream lines(read_decompressed(path.string()));
+  const std::string path = test_data("listops/nangia_bowman_test_d20s.tsv.xz");
+  HORNER_NEED(path);
+  std::istringstream lines(read_decompressed(path));
   int64_t right = 0, all = 0;
   for (std::string line; std::getline(lines, line); ++all) {
     const size_t tab = line.find('\t');

@@ -1,30 +1,24 @@
 #include "tasks/text.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 
 #include "core/check.h"
+#include "core/data_test.h"
 #include "io/compressed.h"
 #include "tasks/bytes_text.h"
 #include "tasks/classify_text.h"
 #include "tasks/grammar.h"
 #include "tasks/ngram.h"
+#include "tasks/rows_test.h"
 
 namespace horner {
 namespace {
-
-std::string data(const std::string& path) {
-  const char* folder = std::getenv("HORNER_DATA");
-  return fmt::format("{}/{}", folder ? folder : "../shared/data", path);
-}
-
-#define NEED(path) \
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there"
 
 // A folder that is removed again.
 struct Folder {
@@ -39,11 +33,6 @@ struct Folder {
   }
   std::string path;
 };
-
-std::vector<int64_t> numbers(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
-  return {flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + flat.numel()};
-}
 
 ByteTaskOptions options_for(const std::string& path) {
   ByteTaskOptions o;
@@ -177,8 +166,8 @@ TEST(Text, FilesOfTokens) {
 }
 
 TEST(Text, Shakespeare) {
-  const std::string path = data("tinyshakespeare/input.txt");
-  NEED(path);
+  const std::string path = test_data("tinyshakespeare/input.txt");
+  HORNER_NEED(path);
   ByteTaskOptions o = options_for(path);
   o.characters = true;
   o.valid = {"0.1"};
@@ -193,9 +182,9 @@ TEST(Text, Shakespeare) {
 }
 
 TEST(Text, WikitextWords) {
-  NEED(data("wikitext-2"));
+  HORNER_NEED(test_data("wikitext-2"));
   const auto words = [](const char* name) {
-    return wikitext_words(read_decompressed(data(fmt::format("wikitext-2/{}.txt.xz", name))));
+    return wikitext_words(read_decompressed(test_data(fmt::format("wikitext-2/{}.txt.xz", name))));
   };
   EXPECT_EQ(words("valid"), 217646);
   EXPECT_EQ(words("test"), 245569);
@@ -203,11 +192,11 @@ TEST(Text, WikitextWords) {
 
 TEST(Text, BpeCountsTheBytesOfTheText) {
   for (const char* name : {"tokenizers/gpt2", "tinystories656k"}) {
-    NEED(data(name));
+    HORNER_NEED(test_data(name));
     BpeTaskOptions o;
     o.data = {"grammar"};
     o.T = 64;
-    o.tokenizer = data(name);
+    o.tokenizer = test_data(name);
     const BpeTask task(o);
     double bytes = 0;
     for (int64_t i = 0; i < task.size(Split::valid); ++i) {
@@ -270,7 +259,7 @@ TEST(LabelledText, BookId) {
 }
 
 TEST(LabelledText, PublishedSizes) {
-  NEED(data("text_classification"));
+  HORNER_NEED(test_data("text_classification"));
   struct Case {
     const char *set, *folder;
     int64_t classes, train, valid, test;
@@ -283,7 +272,7 @@ TEST(LabelledText, PublishedSizes) {
         Case{"cola", "cola", 2, 8551, 527, 516, 0.69, 0.55}}) {
     ClassifyTextOptions o;
     o.set = c.set;
-    o.data = data(fmt::format("text_classification/{}", c.folder));
+    o.data = test_data(fmt::format("text_classification/{}", c.folder));
     const ClassifyText task(o);
     EXPECT_EQ(task.shape().classes, c.classes) << c.set;
     EXPECT_EQ(task.size(Split::train), c.train) << c.set;
@@ -297,8 +286,8 @@ TEST(LabelledText, PublishedSizes) {
 
 // Interpolated Witten-Bell on Shakespeare's last tenth, orders 0, 2, 4, 5.
 TEST(NgramSlow, Shakespeare) {
-  const std::string path = data("tinyshakespeare/input.txt");
-  NEED(path);
+  const std::string path = test_data("tinyshakespeare/input.txt");
+  HORNER_NEED(path);
   const std::string text = read_file(path);
   const std::string_view all = text;
   const auto bits = ngram_bits(all.substr(0, 1003854), all.substr(1003854), 5);
@@ -309,9 +298,9 @@ TEST(NgramSlow, Shakespeare) {
 }
 
 TEST(NgramSlow, Wikitext) {
-  NEED(data("wikitext-2"));
+  HORNER_NEED(test_data("wikitext-2"));
   const auto text = [](const char* name) {
-    return read_decompressed(data(fmt::format("wikitext-2/{}.txt.xz", name)));
+    return read_decompressed(test_data(fmt::format("wikitext-2/{}.txt.xz", name)));
   };
   const auto bits = ngram_bits(text("train_shuffled"), text("valid"), 4);
   EXPECT_NEAR(bits[0], 4.621, 0.001);
@@ -320,9 +309,9 @@ TEST(NgramSlow, Wikitext) {
 }
 
 TEST(LabelledTextSlow, Imdb) {
-  NEED(data("imdb"));
+  HORNER_NEED(test_data("imdb"));
   BytesTextOptions o;
-  o.data = data("imdb");
+  o.data = test_data("imdb");
   const BytesText task(o);
   EXPECT_EQ(task.size(Split::train), 22500);
   EXPECT_EQ(task.size(Split::valid), 2500);
