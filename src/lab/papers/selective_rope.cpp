@@ -46,7 +46,7 @@ std::vector<Arm> swaps(Effort scale) {
       "gla",
       [&](const std::string& mixer) {
         TrainOptions o = track(scale, "group:group=Z2,k=32", mixer, 128);
-        if (scale == Effort::cpu) o.schedule.steps = 3000, o.train.batch = 128;
+        if (scale == Effort::cpu) o.schedule.steps = 2000;
         return o;
       },
       kTracking
@@ -92,9 +92,7 @@ Paper selective_rope_paper() {
            "test/accuracy",
            {{E::above, "selective", "RoPE"}, {E::above, "RoPE", "none"}},
            3,
-           mqar,
-           nullptr,
-           kRates},
+           mqar},
           {"state tracking",
            "One layer of GLA with selective rotation learns to swap (S2 = Z2) and extrapolates; "
            "without position and with RoPE it fails at the training length",
