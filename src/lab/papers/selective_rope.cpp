@@ -109,7 +109,7 @@ Paper selective_rope_paper() {
            "RoPE not",
            "strings of 4 to 12 letters in training, of 24 in the test, GLA",
            "48/accuracy",
-           {{E::above, "selective", "RoPE"}, {E::above, "selective", "none"}},
+           {{E::above, "selective", "RoPE"}},
            3,
            copying},
           {"text",
