@@ -45,7 +45,7 @@ std::vector<Arm> needles(Effort scale) {
       {"stochastic", stochastic(o, kMiddle)}};
 }
 
-std::vector<Arm> text(Effort scale) { return with_windows(language(scale, {"mlstm"}, 800)); }
+std::vector<Arm> text(Effort scale) { return with_windows(language(scale, {"mlstm"})); }
 
 }  // namespace
 
