@@ -53,6 +53,16 @@ def test_command(page: str, command: str, folders: dict[str, Path]) -> None:
 
 
 @needs_program
+def test_readme_links_the_results_of_every_paper() -> None:
+    listed = run("./horner reproduce --list", ROOT).stdout.splitlines()
+    names = [line.split("  ")[0] for line in listed if not line.startswith(" ")]
+    assert len(names) == 9
+    for name in names:
+        assert f"(docs/results/{name}.md)" in README
+        assert (ROOT / f"docs/results/{name}.md").is_file()
+
+
+@needs_program
 def test_readme_tables() -> None:
     tables = run("./horner list --markdown", ROOT).stdout.split("\n\n")
     assert len(tables) == 3 and all(table.strip() in README for table in tables)

@@ -1,4 +1,5 @@
 // Findings to and from JSON.
+#include <algorithm>
 #include <cmath>
 
 #include "core/check.h"
@@ -15,6 +16,28 @@ Verdict verdict_from(const std::string& text) {
 }
 
 double number(const Json& json) { return json.is_number() ? json.get<double>() : NAN; }
+
+// An earlier finding by the scores that it holds, as the claim is put today.
+Finding judged_again(Finding f, const Paper& paper) {
+  for (const Claim& claim : paper.claims) {
+    const auto has = [&](const std::string& arm) {
+      return arm.empty() || std::any_of(f.rows.begin(), f.rows.end(), [&](const ArmScores& row) {
+               return row.arm == arm;
+             });
+    };
+    const bool whole =
+        std::all_of(claim.expects.begin(), claim.expects.end(), [&](const Expectation& e) {
+          return has(e.a) && has(e.b);
+        });
+    if (claim.name != f.claim || claim.expects.empty() || !whole) continue;
+    f.says = claim.says;
+    f.judgements.clear();
+    for (const Expectation& e : claim.expects)
+      f.judgements.push_back(judge(e, f.rows, claim.measure != nullptr));
+    f.verdict = overall(f.judgements);
+  }
+  return f;
+}
 
 }  // namespace
 
@@ -105,7 +128,7 @@ void Reproduction::add(const Json& earlier) {
     all.push_back(f);
   };
   for (const Finding& f : findings) take(f);
-  for (const Json& f : earlier.at("findings")) take(Finding::from(f));
+  for (const Json& f : earlier.at("findings")) take(judged_again(Finding::from(f), *paper));
   findings.clear();
   for (const Claim& claim : paper->claims) {
     for (const char* scale : {"gpu", "cpu"}) {

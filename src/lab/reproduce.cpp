@@ -36,6 +36,14 @@ const ArmScores& row_of(const std::vector<ArmScores>& rows, const std::string& a
   throw UsageError("[reproduce] an expectation names the arm {}, which there is not", arm);
 }
 
+// What reads both directions goes through no state.
+bool causal(const TrainOptions& resolved) {
+  const auto& pattern = resolved.model.pattern;
+  return std::none_of(pattern.begin(), pattern.end(), [](const std::string& mixer) {
+    return mixer.find("causal=false") != std::string::npos;
+  });
+}
+
 std::string device_of(const ReproduceOptions& o) {
   return o.device == "auto" ? (o.scale == "gpu" ? "cuda" : "cpu") : o.device;
 }
@@ -244,7 +252,7 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
       }
       if (claim.measure == nullptr) row.scores.push_back(score_of(run.result, claim.score));
       row.parameters = double(run.result.parameters);
-      row.state_bytes = double(run.result.state_bytes);
+      if (causal(run.result.options)) row.state_bytes = double(run.result.state_bytes);
       row.seconds += run.result.seconds;
       trial.folders[arm.label].push_back(run.result.folder);
       const std::string env = run.result.folder + "/env.json";

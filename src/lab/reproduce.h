@@ -134,7 +134,8 @@ struct Reproduction {
   const Paper* paper;
   std::vector<Finding> findings;
   Json json() const;
-  // Takes those of an earlier one, of other claims or another scale, in the order of the paper.
+  // Takes those of an earlier one, of other claims or another scale, in the order of the paper; they
+  // are judged again by their scores.
   void add(const Json& earlier);
 };
 

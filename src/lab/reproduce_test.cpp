@@ -115,21 +115,62 @@ TEST(Reproduce, FindingsAdd) {
   EXPECT_EQ(now.findings[2].rows[0].scores[0], 4);
 }
 
+TEST(Reproduce, EarlierFindingsAreJudgedAgain) {
+  const Paper paper{
+      "p", "0", "t", {{"c", "says now", "here", "test/loss", {{E::above, "a", "b"}}, 3}}};
+  Finding f{"c", "said", "here", "test/loss", "cpu"};
+  f.rows = {{"a", {-1, -1.01, -1.02}}, {"b", {-2, -2.01, -2.0}}};
+  f.judgements = {{"a - b > 0", {1, 0.1, 3}, Verdict::not_shown}};
+  Reproduction now{&paper, {}};
+  now.add(Reproduction{&paper, {f}}.json());
+  EXPECT_EQ(now.findings.at(0).verdict, Verdict::holds);
+  EXPECT_EQ(now.findings[0].judgements.at(0).text, "a better than b");
+  EXPECT_EQ(now.findings[0].says, "says now");
+  f.rows.pop_back();  // the claim asks for an arm that it has not
+  Reproduction other{&paper, {}};
+  other.add(Reproduction{&paper, {f}}.json());
+  EXPECT_EQ(other.findings.at(0).judgements.at(0).text, "a - b > 0");
+}
+
+TrainOptions small(const std::string& mixer) {
+  TrainOptions o;
+  o.task = "mqar:T=16,pairs=2,vocabulary=32";
+  o.model.pattern = {mixer};
+  o.model.layers = 1;
+  o.model.D = 16;
+  o.model.mlp = "none";
+  o.schedule.steps = 3;
+  o.train.batch = 4;
+  o.eval.every = 0;
+  o.eval.examples = 16;
+  return o;
+}
+
+// The first seed tries both rates; the one that learns is that of the second seed.
+TEST(Reproduce, LearningRateIsThatOfTheFirstSeed) {
+  const auto arms = [](Effort) -> std::vector<Arm> {
+    TrainOptions o = small("softmax");
+    o.optim.lr = 0.02;
+    return {{"softmax", o}};
+  };
+  const std::vector<double> rates = {1e-6, 1};
+  const Paper paper{"p", "0", "t", {{"c", "s", "s", "test/loss", {}, 2, arms, nullptr, rates}}};
+  ReproduceOptions o;
+  o.runs = ::testing::TempDir() + "reproduce_rates";
+  std::filesystem::remove_all(o.runs);
+  const Finding f = reproduce({&paper}, o, "", {})[0].findings.at(0);
+  EXPECT_EQ(f.rows.at(0).known().size(), 2u) << f.rows[0].failure;
+  EXPECT_DOUBLE_EQ(f.rows[0].lr, 0.02);
+  EXPECT_EQ(
+      std::distance(
+          std::filesystem::directory_iterator(o.runs), std::filesystem::directory_iterator()
+      ),
+      3
+  );
+}
+
 // Small claims through the whole way: arms that begin with another's weights, `read`, equal runs once.
 TEST(Reproduce, TrainsReadsAndBegins) {
-  static const auto small = [](const std::string& mixer) {
-    TrainOptions o;
-    o.task = "mqar:T=16,pairs=2,vocabulary=32";
-    o.model.pattern = {mixer};
-    o.model.layers = 1;
-    o.model.D = 16;
-    o.model.mlp = "none";
-    o.schedule.steps = 3;
-    o.train.batch = 4;
-    o.eval.every = 0;
-    o.eval.examples = 16;
-    return o;
-  };
   const auto arms = [](Effort) -> std::vector<Arm> {
     return {
         {"softmax", small("softmax")},

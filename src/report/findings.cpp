@@ -1,6 +1,8 @@
 #include "report/findings.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "report/html.h"
 #include "report/table.h"
@@ -16,8 +18,12 @@ bool less_is_better(const Finding& f) {
 
 std::string number(double x) { return std::isfinite(x) ? fmt::format("{:.4g}", x) : "?"; }
 
+// Two digits of the half width, the mean to the same place.
 std::string with_interval(const Interval& i) {
-  return i.half == 0 ? number(i.mean) : fmt::format("{} ± {}", number(i.mean), number(i.half));
+  if (!std::isfinite(i.half)) return number(i.mean) + " ± ?";
+  if (i.half <= 1e-9 * std::abs(i.mean)) return number(i.mean);
+  const int places = std::clamp(1 - int(std::floor(std::log10(i.half))), 0, 9);
+  return fmt::format("{:.{}f} ± {:.{}f}", i.mean, places, i.half, places);
 }
 
 // Scores as people know them: a loss is stored negatively.
@@ -190,10 +196,10 @@ std::string picture(const Reproduction& r) {
 
 std::string page(const Reproduction& r, const std::string& command) {
   Page page{heading(r)};
-  size_t hold = 0;
+  std::map<Verdict, size_t> count;
   page.sections.push_back({"Claims", paragraph(kReading) + sortable(cells(summary(r)))});
   for (const Finding& f : r.findings) {
-    hold += f.verdict == Verdict::holds ? 1 : 0;
+    ++count[f.verdict];
     page.sections.push_back(
         {title(f),
          paragraph("The paper: " + f.says + ".") +
@@ -202,7 +208,13 @@ std::string page(const Reproduction& r, const std::string& command) {
              sortable(cells(expectations(f)))}
     );
   }
-  page.verdict = fmt::format("{} of {} claims hold.", hold, r.findings.size());
+  page.verdict = fmt::format(
+      "Of {} claims {} hold, {} do not, {} are not shown.",
+      r.findings.size(),
+      count[Verdict::holds],
+      count[Verdict::does_not_hold],
+      count[Verdict::not_shown]
+  );
   page.origin = {{"command", command}};
   return html(page);
 }

@@ -33,7 +33,7 @@ def test_no_problem_in_any_mode(browser: Browser, page: Path) -> None:
 
 def test_verdict_first_then_every_claim(browser: Browser, page: Path) -> None:
     browser.open(page)
-    assert "1 of 1 claims hold." in browser.run("document.body.innerText")
+    assert "Of 1 claims 1 hold, 0 do not, 0 are not shown." in browser.run("document.body.innerText")
     tables = browser.run("[...document.querySelectorAll('table.sorts')].map(t => t.innerText)")
     assert len(tables) == 3 and "conditions" in tables[0] and "holds" in tables[0]
 

@@ -173,9 +173,7 @@ Paper metala_paper() {
             {E::above, "MetaLA", "GLA"},
             {E::above, "MetaLA", "Based"}},
            3,
-           ordering,
-           nullptr,
-           kRates},
+           ordering},
           {"ablation",
            "The short convolution matters most, self-augmentation a little, a key of its own "
            "nothing",
