@@ -1,0 +1,17 @@
+#include "report/table.h"
+
+#include <gtest/gtest.h>
+
+namespace horner {
+namespace {
+
+TEST(Table, BytesAsPeopleReadThem) {
+  EXPECT_EQ(short_bytes(512), "512 B");
+  EXPECT_EQ(short_bytes(16 * 1024), "16 KiB");
+  EXPECT_EQ(short_bytes(20.5 * 1024 * 1024), "20.5 MiB");
+  EXPECT_EQ(short_bytes(999.0 * 1024 * 1024), "999 MiB");
+  EXPECT_EQ(short_bytes(1280.0 * 1024 * 1024), "1.25 GiB");
+}
+
+}  // namespace
+}  // namespace horner
