@@ -36,7 +36,7 @@ def test_shellcheck():
     if not shutil.which("shellcheck"):
         pytest.skip("no shellcheck")
     check("shellcheck", "--external-sources", "--source-path=SCRIPTDIR",
-          *files("horner", "test", ".ci/run", "tools/*.sh", "tools/run_gtest"))
+          *files("horner", "test", ".ci/run", "tools/*.sh", "tools/run_gtest", "tools/sanitize_kernels"))
 
 
 def test_a_name_is_one_type():
