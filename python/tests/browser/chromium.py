@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,16 @@ class Browser:
         self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self.message())
+
+    def in_every_mode(self, page: Path | str) -> Iterator[str]:
+        """Opens the page light, dark and in print, wide and on a phone; yields "screen" or "print" each time."""
+        for scheme, kind in (("light", "screen"), ("dark", "screen"), ("light", "print")):
+            for width, phone in ((1100, False), (390, True)):
+                self.size(width, 800, phone)
+                self.media(scheme, kind)
+                self.open(page)
+                yield kind
+        self.media("light")
 
     def run(self, script: str) -> Any:
         """The value of an expression."""

@@ -23,14 +23,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_problem_in_any_mode(browser: Browser, page: Path) -> None:
-    for scheme, kind in (("light", "screen"), ("dark", "screen"), ("light", "print")):
-        for width, phone in ((1100, False), (390, True)):
-            browser.size(width, 800, phone)
-            browser.media(scheme, kind)
-            browser.open(page)
-            assert browser.problems() == []
-            assert browser.run("document.documentElement.scrollWidth <= innerWidth + 1") or kind == "print"
-    browser.media("light")
+    for kind in browser.in_every_mode(page):
+        assert browser.problems() == []
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth + 1") or kind == "print"
 
 
 def test_verdict_comes_first(browser: Browser, page: Path) -> None:

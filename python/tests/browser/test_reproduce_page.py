@@ -21,14 +21,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_problem_in_any_mode(browser: Browser, page: Path) -> None:
-    for scheme in ("light", "dark"):
-        for width, phone in ((1100, False), (390, True)):
-            browser.size(width, 800, phone)
-            browser.media(scheme)
-            browser.open(page)
-            assert browser.problems() == []
-            assert browser.run("document.documentElement.scrollWidth <= innerWidth + 1")
-    browser.media("light")
+    for kind in browser.in_every_mode(page):
+        assert browser.problems() == []
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth + 1") or kind == "print"
 
 
 def test_verdict_first_then_every_claim(browser: Browser, page: Path) -> None:
