@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "report/bench_charts.h"
+#include "report/origin.h"
 #include "report/progress.h"
 #include "report/table.h"
 
@@ -92,7 +93,21 @@ std::string heading(const BenchReport& report) {
       report.clock_mhz > 0 ? fmt::format(", {} MHz", report.clock_mhz) : ""
   );
   for (const std::string& version : report.versions) text += " " + version + ".";
-  return text;
+  return text + fmt::format(" Commit {}, {}.", report.commit, now());
+}
+
+Json dated(const BenchReport& report) {
+  Json all = report.json();
+  all["date"] = now();
+  return all;
+}
+
+void write(const BenchReport& report, const std::string& folder) {
+  const std::string path = fmt::format("{}/bench_{}", folder, report.short_device());
+  write_file(path + ".json", dated(report).dump(2) + "\n");
+  write_file(path + ".md", heading(report) + "\n\n" + table(report).markdown());
+  const std::string picture = bench_picture(report);
+  if (!picture.empty()) write_file(path + ".svg", picture);
 }
 
 std::function<int()> declare_bench_ops(CLI::App& app) {
@@ -112,18 +127,14 @@ std::function<int()> declare_bench_ops(CLI::App& app) {
           [&](size_t done, size_t total, std::string_view op, std::string_view shape) {
             if (!progress) progress.emplace(total);
             progress->at(done, std::string(op), std::string(shape));
+          },
+          [&](const BenchReport& so_far) {
+            if (!out->empty()) write(so_far, *out);
           }
       );
     }
-    if (!out->empty()) {
-      const std::string path = fmt::format("{}/bench_{}", *out, report.short_device());
-      write_file(path + ".json", report.json().dump(2) + "\n");
-      write_file(path + ".md", heading(report) + "\n\n" + table(report).markdown());
-      const std::string picture = bench_picture(report);
-      if (!picture.empty()) write_file(path + ".svg", picture);
-    }
     if (*json) {
-      fmt::print("{}\n", report.json().dump(2));
+      fmt::print("{}\n", dated(report).dump(2));
     } else {
       fmt::print("{}\n\n{}", heading(report), table(report).text());
     }

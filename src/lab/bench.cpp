@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/commit.h"
 #include "core/device.h"
 #include "lab/bench_peers.h"
 #include "lab/bench_time.h"
@@ -14,10 +15,11 @@ namespace {
 void compare_with_peers(BenchReport& report) {
   for (BenchRow& row : report.rows) {
     if (row.program != "horner") continue;
+    row.peer_forward = row.peer_both = 0;
     for (const bool same : {true, false}) {
       for (const BenchRow& peer : report.rows) {
-        const bool counts = same ? peer.op == row.op && peer.variant == row.variant
-                                 : peer.op == "attention" && row.peer_forward == 0;
+        const bool counts =
+            same ? peer.op == row.op && peer.variant == row.variant : peer.op == "attention";
         if (peer.program == "horner" || !counts || peer.shape.name != row.shape.name) continue;
         const auto faster = [](double& best, const Times& graph, const Times& eager) {
           const double ms = graph.median > 0 ? graph.median : eager.median;
@@ -33,12 +35,12 @@ void compare_with_peers(BenchReport& report) {
 
 }  // namespace
 
-BenchReport bench_ops(const BenchOptions& options, const Tell& tell) {
+BenchReport bench_ops(const BenchOptions& options, const Tell& tell, const BenchKeep& keep) {
   HORNER_CHECK(options.repeats >= 1, "repeats must be at least 1, got {}", options.repeats);
   const at::Device device = find_device(options.device);
   const std::vector<BenchJob> list = bench_jobs(options, device.is_cpu());
   if (!options.peers.empty()) check_peers(options.peers, device);
-  BenchReport report{.options = options, .device = describe_device(device)};
+  BenchReport report{.options = options, .device = describe_device(device), .commit = commit()};
   measure_ceilings(report, device);
   std::vector<BenchShape> used;
   for (const BenchJob& job : list) {
@@ -55,6 +57,7 @@ BenchReport bench_ops(const BenchOptions& options, const Tell& tell) {
       row.failure = row.failure.substr(0, row.failure.find('\n'));
       report.rows.push_back(row);
     }
+    keep(report);
     const bool seen = std::any_of(used.begin(), used.end(), [&](const BenchShape& shape) {
       return shape.name == job.shape.name;
     });
@@ -67,8 +70,13 @@ BenchReport bench_ops(const BenchOptions& options, const Tell& tell) {
         report.rows.push_back(time_sdpa(backend, shape, report));
     }
   }
-  if (!options.peers.empty()) run_peers(options, report);
   compare_with_peers(report);
+  keep(report);
+  if (options.peers.empty()) return report;
+  run_peers(options, report, [&] {
+    compare_with_peers(report);
+    keep(report);
+  });
   return report;
 }
 

@@ -60,12 +60,15 @@ struct BenchReport {
   std::vector<std::string> versions = {};
   double copy_rate = 0, matmul_rate = 0;  // bytes/ms, FLOP/ms
   int clock_mhz = 0;
+  std::string commit = {};
   std::vector<BenchRow> rows = {};
   size_t failed() const;             // rows of horner without a time
   std::string short_device() const;  // h200, cpu
   Json json() const;
 };
 
-BenchReport bench_ops(const BenchOptions&, const Tell& tell);
+using BenchKeep = std::function<void(const BenchReport&)>;  // called with every new row
+
+BenchReport bench_ops(const BenchOptions&, const Tell& tell, const BenchKeep& keep);
 
 }  // namespace horner

@@ -59,7 +59,9 @@ void check_peers(const std::string& folder, at::Device device) {
   );
 }
 
-void run_peers(const BenchOptions& options, BenchReport& report) {
+void run_peers(
+    const BenchOptions& options, BenchReport& report, const std::function<void()>& added
+) {
   Json rows = Json::array();  // what is timed here, and is no single token
   for (const BenchRow& row : report.rows) {
     const Dims& d = row.shape.dims;
@@ -81,16 +83,19 @@ void run_peers(const BenchOptions& options, BenchReport& report) {
   c10::getDeviceAllocator(at::kCUDA)->emptyCache();  // they need memory of their own
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw RunError("{} cannot be started", kScript);
-  std::string text;
-  char buffer[4096];
-  while (const size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, n);
-  const int status = pclose(pipe);
-  size_t start = 0;
-  for (size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', start)) {
-    if (text[start] == '{')  // else what a library prints
-      add_line(parse_json(text.substr(start, end - start), kScript), report);
-    start = end + 1;
+  std::string line;
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+    if (c != '\n') {
+      line += char(c);
+      continue;
+    }
+    if (!line.empty() && line[0] == '{') {  // else what a library prints
+      add_line(parse_json(line, kScript), report);
+      added();
+    }
+    line.clear();
   }
+  const int status = pclose(pipe);
   if (status == 0) return;
   BenchRow row{.program = "fla"};
   row.failure = fmt::format("{} ended with status {}", kScript, status);

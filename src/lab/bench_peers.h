@@ -9,6 +9,7 @@ namespace horner {
 void check_peers(const std::string& folder, at::Device);
 
 // Adds their rows beside those of the report, and versions; one that refuses or crashes is a row that says so.
-void run_peers(const BenchOptions&, BenchReport&);
+// Calls `added` after each.
+void run_peers(const BenchOptions&, BenchReport&, const std::function<void()>& added);
 
 }  // namespace horner

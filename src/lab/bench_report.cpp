@@ -30,6 +30,7 @@ std::string BenchReport::short_device() const {
 Json BenchReport::json() const {
   Json all{
       {"device", device},
+      {"commit", commit},
       {"versions", versions},
       {"copy_gb_per_s", copy_rate / 1e6},
       {"matmul_tflop_per_s", matmul_rate / 1e9},

@@ -47,13 +47,18 @@ TEST(BenchTimes, MedianAndPercentiles) {
   EXPECT_EQ(t.p90, 90);
 }
 
+constexpr auto kQuiet = [](auto&&...) {};
+
 TEST(Bench, ChecksThenTimes) {
   BenchOptions options;
   options.device = "cpu";
   options.op = {"linear"};
   options.shape = {"1x40x2x4x4"};
   options.repeats = 1;
-  const BenchReport report = bench_ops(options, [](auto&&...) {});
+  size_t kept = 0;
+  const auto keep = [&](const BenchReport& so_far) { kept = so_far.rows.size(); };
+  const BenchReport report = bench_ops(options, kQuiet, keep);
+  EXPECT_EQ(kept, report.rows.size());
   ASSERT_EQ(report.rows.size(), 4u);  // no decay, per head, per key, exponential gate
   EXPECT_EQ(report.failed(), 0u);
   for (const BenchRow& row : report.rows) {
@@ -68,7 +73,7 @@ TEST(Bench, RefusesShapes) {
   options.device = "cpu";
   for (const char* shape : {"S9", "1x2x3", "1x2x0x4x4", "1x2xax4x4"}) {
     options.shape = {shape};
-    EXPECT_THROW(bench_ops(options, [](auto&&...) {}), UsageError) << shape;
+    EXPECT_THROW(bench_ops(options, kQuiet, kQuiet), UsageError) << shape;
   }
 }
 
