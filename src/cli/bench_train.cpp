@@ -29,7 +29,7 @@ Table table(const BenchTrainReport& report) {
         {r.mixer,
          std::to_string(r.D),
          short_count(double(r.parameters)),
-         fmt::format("{:.2f}", r.milliseconds),
+         r.failure.empty() ? fmt::format("{:.2f}", r.milliseconds) : r.failure,
          short_count(r.tokens_per_second),
          bytes(r.memory),
          peer ? fmt::format("{:.2f}", r.peer_milliseconds) : "-",

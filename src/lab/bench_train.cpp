@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/device.h"
+#include "mixers/mixer.h"
 #include "train/autocast.h"
 #include "train/cost.h"
 #include "train/loss.h"
@@ -68,11 +69,26 @@ Json peer_answer(const BenchTrainOptions& o, const std::string& mixer, int64_t D
   return parse_json(text, "the peer's answer");
 }
 
+bool has_peer(const std::string& mixer) {
+  return mixer == "softmax" || mixer == "linear" || mixer == "taylor";
+}
+
+// "gla" -> "gla:heads=16", where the mixer has heads and the settings do not say how many.
+std::string with_heads(const std::string& mixer, int64_t heads) {
+  const size_t colon = mixer.find(':');
+  const bool all_said = mixer.find("heads=") != std::string::npos;
+  for (const Description& d : find_mixer(mixer.substr(0, colon)).describe()) {
+    if (d.name != "heads" || all_said) continue;
+    return fmt::format("{}{}heads={}", mixer, colon == std::string::npos ? ":" : ",", heads);
+  }
+  return mixer;
+}
+
 BenchTrainRow time_steps(
     const BenchTrainOptions& o, const std::string& mixer, int64_t D, at::Device device, bool bf16
 ) {
   ModelOptions m;
-  m.pattern = {fmt::format("{}:heads={}", mixer, o.heads)};
+  m.pattern = {with_heads(mixer, o.heads)};
   m.layers = o.layers;
   m.D = D;
   m.mlp_dim = o.mlp_dim;
@@ -118,6 +134,7 @@ BenchTrainReport bench_train(
 ) {
   HORNER_CHECK(o.steps >= 1, "steps must be at least 1, got {}", o.steps);
   HORNER_CHECK(o.rounds >= 1, "rounds must be at least 1, got {}", o.rounds);
+  for (const std::string& mixer : o.mixer) find_mixer(mixer.substr(0, mixer.find(':')));
   const at::Device device = find_device(o.device);
   const bool bf16 = o.precision == "bf16" || (o.precision == "auto" && device.is_cuda());
   BenchTrainReport report{describe_device(device), o, {}};
@@ -127,9 +144,15 @@ BenchTrainReport bench_train(
       BenchTrainRow best;
       Json peer;
       for (int64_t round = 0; round < o.rounds; ++round) {
-        const BenchTrainRow row = time_steps(o, mixer, D, device, bf16);
+        BenchTrainRow row;
+        try {
+          row = time_steps(o, mixer, D, device, bf16);
+        } catch (const c10::OutOfMemoryError&) {
+          best = {.mixer = mixer, .D = D, .failure = "out of memory"};
+          break;
+        }
         if (round == 0 || row.milliseconds < best.milliseconds) best = row;
-        if (o.peer.empty()) continue;
+        if (o.peer.empty() || !has_peer(mixer)) continue;
         const Json answer = peer_answer(o, mixer, D, device);
         if (peer.is_null() || answer.at("seconds") < peer.at("seconds")) peer = answer;
       }
@@ -154,7 +177,8 @@ Json BenchTrainReport::json() const {
          {"tokens_per_second", r.tokens_per_second},
          {"memory", r.memory},
          {"peer_milliseconds", r.peer_milliseconds},
-         {"peer_memory", r.peer_memory}}
+         {"peer_memory", r.peer_memory},
+         {"failure", r.failure}}
     );
   }
   return json;

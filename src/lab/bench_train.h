@@ -1,5 +1,6 @@
 // What a training step costs: forward, backward, clipping and AdamW of a small language model,
-// against the same model written in eager PyTorch (tools/bench_train_peer.py) in the same run.
+// against the same model written in eager PyTorch (tools/bench_train_peer.py) in the same run, where
+// that has the mixer.
 #pragma once
 
 #include <functional>
@@ -25,7 +26,7 @@ struct BenchTrainOptions {
 
   template <class Visitor>
   void visit(Visitor&& visit) {
-    visit("mixer", mixer, "mixers, with their defaults", {"softmax", "linear", "taylor"});
+    visit("mixer", mixer, "mixers, or mixer:settings; the peer has softmax, linear and taylor");
     visit("D", D, "model dims");
     visit("T", T, "tokens of a sequence");
     visit("B", B, "sequences of a step");
@@ -47,6 +48,7 @@ struct BenchTrainRow {
   double milliseconds = 0, tokens_per_second = 0;  // median of the fastest round
   double memory = 0;                               // peak bytes, of a GPU
   double peer_milliseconds = 0, peer_memory = 0;   // 0: no peer
+  std::string failure = {};                        // why there is no time
 };
 struct BenchTrainReport {
   std::string device;
