@@ -46,7 +46,7 @@ at::Tensor Mamba2::mix(const at::Tensor& x, Pass& pass) {
   const at::Tensor dt = at::softplus(wide(parts[2]) + step_bias_);  // (B,T,H)
   Inputs in;
   const at::Tensor u = wide(split_heads(xBC[0], H_));
-  in.v = u * dt.unsqueeze(-1);  // dt_t x'_t
+  in.v = (u * dt.unsqueeze(-1)).to(xBC[0].scalar_type());  // dt_t x'_t
   in.k = split_heads(xBC[1], o_.groups).repeat_interleave(each, 2);
   in.q = split_heads(xBC[2], o_.groups).repeat_interleave(each, 2);
   in.g = -wide(A_log_).exp() * dt;  // log a = -A dt

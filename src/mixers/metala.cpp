@@ -33,16 +33,17 @@ at::Tensor MetaLa::mix(const at::Tensor& given, Pass& pass) {
   const int64_t H = o_.heads;
   const at::Tensor x = conv_(given, pass);
   Inputs in;
-  in.q = wide(split_heads(q_(x), H));
-  in.v = wide(split_heads(v_(x), H));
+  in.q = split_heads(q_(x), H);
+  in.v = split_heads(v_(x), H);
   in.g = at::log_sigmoid(wide(split_heads(decay_(x), H))) / o_.temperature;
-  in.k = k_.weight.defined() ? wide(split_heads(k_(x), H)) : -in.g.expm1();  // k = 1 - a
+  in.k = k_.weight.defined() ? split_heads(k_(x), H) : -in.g.expm1();  // k = 1 - a
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
   at::Tensor o = pass.run("linear", in, options).o;
   if (augment_.defined()) {
-    const at::Tensor w = (in.q * in.k * augment_).sum(-1, true);  // w_t = sum_i q k waug
-    o = o + (w * in.v).sigmoid();                                 // o_t += sigmoid(w_t v_t)
+    const at::Tensor w =
+        (wide(in.q) * wide(in.k) * augment_).sum(-1, true);  // w_t = sum_i q k waug
+    o = o + (w * in.v).sigmoid();                            // o_t += sigmoid(w_t v_t)
   }
   const at::Tensor gate = at::silu(gate_(x));
   return out_(gate * join_heads(norm_(o)).to(gate.scalar_type()));

@@ -9,6 +9,7 @@
 #include "core/initial.h"
 #include "mixers/onednn_linear.h"
 #include "mixers/rms_norm.h"
+#include "mixers/short_conv.h"
 
 namespace horner {
 
@@ -48,17 +49,21 @@ Linear linear(torch::nn::Module& m, const std::string& name, int64_t in, int64_t
 
 at::Tensor ShortConv::operator()(const at::Tensor& x, Pass& pass) const {
   if (!weight.defined()) return x;
-  at::Tensor y = pass.over_time(x, [&](const at::Tensor& u, at::Tensor& tail) {
+  return pass.over_time(x, [&](const at::Tensor& u, at::Tensor& tail) {
     const int64_t T = u.size(1), W = weight.size(1);
+    const ConvWeights weights{weight, bias, activation == "silu"};
+    if (!tail.defined() && T >= W && can_convolve(u, weights)) {
+      tail = u.narrow(1, T - W + 1, W - 1);
+      return convolve(u, weights);
+    }
     if (!tail.defined()) tail = at::zeros({u.size(0), W - 1, u.size(2)}, u.options());
     const at::Tensor all = at::cat({tail.to(u.scalar_type()), u}, 1);
     tail = all.narrow(1, T, W - 1);
     at::Tensor sum = all.narrow(1, 0, T) * weight.select(1, 0);
     for (int64_t j = 1; j < W; ++j) sum = sum + all.narrow(1, j, T) * weight.select(1, j);
-    return sum;
+    if (bias.defined()) sum = sum + bias;
+    return activate(activation, sum).to(u.scalar_type());
   });
-  if (bias.defined()) y = y + bias;
-  return activate(activation, y).to(x.scalar_type());
 }
 
 ShortConv short_conv(
@@ -118,7 +123,10 @@ at::Tensor activate(std::string_view kind, const at::Tensor& x) {
 
 at::Tensor unit_length(const at::Tensor& x) {
   const at::Tensor y = wide(x);
-  return (y * (y.square().sum(-1, true) + 1e-6).rsqrt()).to(x.scalar_type());
+  if (y.scalar_type() == at::kDouble) return y * (y.square().sum(-1, true) + 1e-6).rsqrt();
+  const double n = double(x.size(-1));  // x / sqrt(n (mean x^2 + 1e-6 / n))
+  return rms_norm(y, at::full({x.size(-1)}, 1 / std::sqrt(n), y.options()), 1e-6 / n)
+      .to(x.scalar_type());
 }
 
 at::Tensor wide(const at::Tensor& x) {

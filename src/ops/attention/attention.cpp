@@ -139,9 +139,48 @@ Result recurrent(const Inputs& in, const State& state, const Options& o) {
   return finish({at::cat(out, -2), at::cat(norm, -2)}, in, state, o);
 }
 
-// Torch's fused attention returns no log-normaliser and knows no window, no clamp and no state.
-bool fused(const State& state, const Options& o) {
-  return state.empty() && !o.log_norm && o.window == 0 && !o.clamp;
+// Torch's fused attention returns no log-normaliser and knows no clamp and no state.
+bool can_fuse(const State& state, const Options& o) {
+  return state.empty() && !o.log_norm && !o.clamp;
+}
+bool fused(const State& state, const Options& o) { return can_fuse(state, o) && o.window == 0; }
+// A window that looks back alone is fused block by block; a CPU is faster without.
+bool fused_blocks(const State& state, const Options& o) {
+  return can_fuse(state, o) && o.window > 0 && o.causal && o.sinks == 0;
+}
+
+// Blocks of C >= window tokens: queries c of a block see the keys j of it and of the block before, j - C in (c - window, c].
+at::Tensor window_by_blocks(const Inputs& in, const Options& o) {
+  const int64_t B = in.q.size(0), T = in.q.size(1), r = in.q.size(2) / in.k.size(2);
+  const int64_t C = std::max(o.window, o.chunk), n = (T + C - 1) / C;
+  const auto blocks = [&](const at::Tensor& x) {  // (B,T,H,X) -> (B,n,H,C,X), zeros after the end
+    return at::constant_pad_nd(x, {0, 0, 0, 0, 0, n * C - T}).unflatten(1, {n, C}).transpose(2, 3);
+  };
+  const at::Tensor q = blocks(in.q);
+  const at::Tensor k = blocks(in.k).repeat_interleave(r, 2),
+                   v = blocks(in.v).repeat_interleave(r, 2);
+  const at::Tensor c = at::arange(C, q.options().dtype(at::kLong)).unsqueeze(-1);
+  const auto attend_blocks = [&](int64_t first, int64_t count, int64_t before) {
+    const auto seen = [&](const at::Tensor& x) {
+      const at::Tensor own = x.narrow(1, first, count);
+      return (before == 0 ? own : at::cat({x.narrow(1, first - 1, count), own}, 3)).flatten(0, 1);
+    };
+    const at::Tensor j = at::arange(-before, C, c.options());
+    const at::Tensor mask = (j <= c).logical_and(j > c - o.window);
+    return at::scaled_dot_product_attention(
+               q.narrow(1, first, count).flatten(0, 1),
+               seen(k),
+               seen(v),
+               mask,
+               0.0,
+               false,
+               scale_of(in, o)
+    )
+        .unflatten(0, {B, count});
+  };
+  at::Tensor y = attend_blocks(0, 1, 0);
+  if (n > 1) y = at::cat({y, attend_blocks(1, n - 1, C)}, 1);
+  return y.transpose(2, 3).flatten(1, 2).narrow(1, 0, T).contiguous();
 }
 
 Result parallel(const Inputs& in, const State& state, const Options& o) {
@@ -168,6 +207,12 @@ Result parallel(const Inputs& in, const State& state, const Options& o) {
 }
 
 Result chunked(const Inputs& in, const State& state, const Options& o) {
+  if (in.q.is_cuda() && fused_blocks(state, o) && in.q.size(1) > 0) {
+    Result result;
+    result.o = window_by_blocks(in, o);
+    if (o.final_state) result.state = next_state(in, state, o);
+    return result;
+  }
   const Problem p = problem(in, state, o);
   const int64_t T = in.q.size(1);
   std::vector<at::Tensor> out, norm;
