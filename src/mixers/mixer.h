@@ -44,8 +44,9 @@ class Pass {
 
   const Context& context() const { return context_; }
   const std::vector<int64_t>& starts() const { return starts_; }
-  Core core;                             // the op call, for map and dsf
-  bool looks() const { return looks_; }  // whether the core is wanted whole
+  bool fresh() const { return before_.empty(); }  // nothing has been seen
+  Core core;                                      // the op call, for map and dsf
+  bool looks() const { return looks_; }           // whether the core is wanted whole
 
   // y = f(x, part) for each sequence x (B,T,...) -> y (B,T,...), T = 0 too: part is its next part of
   // the state, undefined where nothing has been seen, and becomes what the next piece needs.

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "mixers/selective_scan.h"
+
 namespace horner {
 
 S6::S6(int64_t D, const Options& o)
@@ -32,12 +34,24 @@ at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
   at::Tensor u = halves[0];
   if (mamba) u = conv_.weight.defined() ? conv_(u, pass) : at::silu(u);
   const auto parts = x_(u).split_with_sizes({R_, o_.state, o_.state}, -1);
-  const at::Tensor dt = at::softplus(wide(step_(parts[0])));                          // (B,T,E)
+  const at::Tensor dt = at::softplus(wide(step_(parts[0])));  // (B,T,E)
+  const at::Tensor A = -wide(A_log_).exp();                   // (E,N)
+  const Selective whole{u, dt, A, parts[1], parts[2]};
+  const bool through_state = pass.context().keep_state && at::GradMode::is_enabled();
+  if (pass.fresh() && pass.starts().empty() && !pass.looks() && !through_state && can_scan(whole)) {
+    const at::Tensor y = pass.over_time(u, [&](const at::Tensor&, at::Tensor& h) {
+      const Scanned all = selective_scan(whole);
+      h = all.last;
+      return all.y;
+    });
+    const at::Tensor o = (y + skip_ * wide(u)).to(u.scalar_type());
+    return out_(mamba ? o * at::silu(halves[1]) : o);
+  }
   const at::Tensor B = wide(parts[1]).unsqueeze(2), C = wide(parts[2]).unsqueeze(2);  // (B,T,1,N)
   const at::Tensor v = dt * wide(u);
   Inputs in;
   in.v = v.unsqueeze(-1) * B;                                       // dt_t u_t B_t   (B,T,E,N)
-  in.g = -wide(A_log_).exp() * dt.unsqueeze(-1);                    // -A dt_t
+  in.g = A * dt.unsqueeze(-1);                                      // A dt_t
   const at::Tensor y = (pass.run("scan", in).o * C).sum(-1, true);  // C_t h_t        (B,T,E,1)
   Inputs same;
   same.q = C.expand_as(in.g);

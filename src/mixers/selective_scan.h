@@ -1,0 +1,37 @@
+// S6's recurrence on a GPU without what it would hand to `scan`, which is N times as large as what it reads.
+//
+//   h_t = e^{A dt_t} h_{t-1} + dt_t u_t B_t        y_t = C_t . h_t        N numbers h for each of E channels
+//
+// Backward, with dh_t the gradient of h_t by all that follows:
+//   dh_t = C_t dy_t + e^{A dt_{t+1}} dh_{t+1}      dC_t = sum_e dy_t h_t      dB_t = sum_e dt_t u_t dh_t
+//   x_t = dh_t . B_t,  w_t = dh_t h_{t-1} e^{A dt_t}:   du_t = dt_t x_t,  ddt_t = u_t x_t + A . w_t,  dA = sum_t dt_t w_t
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace horner {
+
+struct Selective {
+  at::Tensor u;     // (B,T,E) bf16 or fp32
+  at::Tensor dt;    // (B,T,E) fp32
+  at::Tensor A;     // (E,N), below 0
+  at::Tensor B, C;  // (B,T,N)
+};
+
+bool can_scan(const Selective&);
+struct Scanned {
+  at::Tensor y, last;  // (B,T,E) fp32; h_T (B,E,N), without a gradient
+};
+Scanned selective_scan(const Selective&);
+
+// What libhorner_cuda.so offers. `marks`: h before every 64th token, which the backward goes on from.
+struct ScanGrads {
+  at::Tensor du, ddt, dA, dB, dC;
+};
+struct SelectiveKernels {
+  Scanned (*forward)(const Selective&, at::Tensor& marks) = nullptr;
+  ScanGrads (*backward)(const Selective&, const at::Tensor& marks, const at::Tensor& dy) = nullptr;
+};
+SelectiveKernels& selective_kernels();
+
+}  // namespace horner
