@@ -36,7 +36,7 @@ Tensors evaluate(const Tensors& given, const at::Tensor& dy, at::ScalarType type
     const Scanned out = selective_scan(all);
     y = out.y, last = out.last;
   }
-  Tensors values = torch::autograd::grad({y}, x, {dy.to(y.scalar_type())});
+  Tensors values = torch::autograd::grad({y}, x, {dy.to(y.scalar_type())}, {}, false, true);
   values.push_back(y.detach());
   values.push_back(last.detach());
   return values;
@@ -59,6 +59,7 @@ TEST(SelectiveScanCuda, IsTheScan) {
       for (const auto& [type, bound] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 4e-3}}) {
         const Tensors got = evaluate(given, dy, type), again = evaluate(given, dy, type);
         for (size_t i = 0; i < exact.size(); ++i) {
+          if (!exact[i].defined()) continue;  // A, of one token
           const at::Tensor d = got[i].to(at::kDouble) - exact[i];
           EXPECT_LE(d.norm().item<double>(), bound * exact[i].norm().item<double>())
               << "value " << i << ", T " << T << ", E " << E;
