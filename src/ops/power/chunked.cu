@@ -7,7 +7,7 @@ namespace {
 extern __shared__ __align__(128) unsigned char dynamic[];
 
 template <int kK, int kV, Role kRole, bool kStateOnly>
-__global__ void __launch_bounds__(kPowerThreads, 1)
+__global__ void __launch_bounds__(kSweepThreads<kK, kStateOnly>, 1)
     sweep_kernel(const __grid_constant__ PowerSweep p) {
 #if __CUDA_ARCH__ >= 900
   sweep<kK, kV, kRole, kStateOnly>(p, dynamic);
@@ -33,11 +33,10 @@ __global__ void join_kernel(const __grid_constant__ PowerSweep p, int size) {
 // Delta_t = do_t.o_t: 8 lanes a token, 8 columns a lane at a time. 0 where den is held at eps, and so a constant.
 __global__ void __launch_bounds__(kPowerThreads)
     delta_kernel(const __grid_constant__ PowerSweep p) {
-  const int64_t index = int64_t(blockIdx.x) * (kPowerThreads / 8) + threadIdx.x / 8;
-  const int64_t bth = min(index, p.B * p.T * p.H - 1), h = bth % p.H, t = bth / p.H % p.T;
-  Job job{};
-  job.b = int(bth / p.H / p.T);
-  job.h = int(h);
+  const unsigned heads = unsigned(p.H), all = unsigned(p.T) * heads;  // of the batch's row y
+  const unsigned index = blockIdx.x * (kPowerThreads / 8) + threadIdx.x / 8;
+  const unsigned th = min(index, all - 1), t = th / heads;
+  const Job job(p, int(blockIdx.y * heads + th % heads));
   const __nv_bfloat16 *o = row_of<__nv_bfloat16>(p.o, job, t),
                       *rest = row_of<__nv_bfloat16>(p.o_rest, job, t),
                       *dO = row_of<__nv_bfloat16>(p.dO, job, t);
@@ -55,22 +54,41 @@ __global__ void __launch_bounds__(kPowerThreads)
   }
 #pragma unroll
   for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-  const int64_t at = (job.b * p.H + h) * p.T + t;
-  if (threadIdx.x % 8 == 0 && index == bth) p.delta[at] = p.clamps && p.den[at] < p.eps ? 0.f : sum;
+  const int64_t at = job.bh * p.T + t;
+  if (threadIdx.x % 8 == 0 && index == th) p.delta[at] = p.clamps && p.den[at] < p.eps ? 0.f : sum;
+}
+
+// A thread has 8 numbers of a row.
+__global__ void __launch_bounds__(kPowerThreads) sum_kernel(const __grid_constant__ PowerSum p) {
+  const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (row >= p.rows) return;
+  float sum[8] = {};
+  for (int block = 0; block < p.blocks; ++block) {
+    for (int n = 0; n < p.group; ++n) {
+      const int64_t at = ((block * p.rows + row) * p.group + n) * p.width + 8 * threadIdx.x;
+      const float4* from = reinterpret_cast<const float4*>(p.from + at);
+      const float4 a = from[0], b = from[1];
+      const float eight[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum[e] += eight[e];
+    }
+  }
+  reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(p.to) + row * p.width)[threadIdx.x] = {
+      pack(sum[0], sum[1]), pack(sum[2], sum[3]), pack(sum[4], sum[5]), pack(sum[6], sum[7])};
 }
 
 template <int kK, int kV>
-__global__ void __launch_bounds__(kPowerThreads)
+__global__ void __launch_bounds__(kPowerThreads, 1)
     import_kernel(const __grid_constant__ PowerSweep p, const float* from, float* to, bool dual) {
   import_state<kK, kV>(p, from, to, dual);
 }
 template <int kK, int kV>
-__global__ void __launch_bounds__(kPowerThreads)
+__global__ void __launch_bounds__(kPowerThreads, 1)
     export_last_kernel(const __grid_constant__ PowerSweep p) {
   export_last<kK, kV>(p);
 }
 template <int kK, int kV>
-__global__ void __launch_bounds__(kPowerThreads)
+__global__ void __launch_bounds__(kPowerThreads, 1)
     export_first_grad_kernel(const __grid_constant__ PowerSweep p) {
   export_first_grad<kK, kV>(p);
 }
@@ -83,7 +101,7 @@ cudaError_t launch_sweep(const PowerSweep& p, cudaStream_t stream) {
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (error != cudaSuccess) return error;
   const int64_t blocks = p.B * p.H * p.blocks * (p.segments - (kStateOnly ? 1 : 0));
-  kernel<<<unsigned(blocks), kPowerThreads, kBytes, stream>>>(p);
+  kernel<<<unsigned(blocks), kSweepThreads<kK, kStateOnly>, kBytes, stream>>>(p);
   return cudaGetLastError();
 }
 
@@ -120,8 +138,10 @@ cudaError_t launch_backward(const PowerSweep& p, cudaStream_t stream) {
     import_kernel<kK, kV><<<heads, kPowerThreads, 0, stream>>>(p, p.first, p.S_first, false);
   if (p.last_grad)
     import_kernel<kK, kV><<<heads, kPowerThreads, 0, stream>>>(p, p.last_grad, p.dS, true);
-  const unsigned groups = unsigned((p.B * p.T * p.H + kPowerThreads / 8 - 1) / (kPowerThreads / 8));
-  if (p.normalise) delta_kernel<<<groups, kPowerThreads, 0, stream>>>(p);
+  const dim3 tokens(
+      unsigned((p.T * p.H + kPowerThreads / 8 - 1) / (kPowerThreads / 8)), unsigned(p.B)
+  );
+  if (p.normalise) delta_kernel<<<tokens, kPowerThreads, 0, stream>>>(p);
   cudaError_t error = launch_segments<kK, kV, Role::dq>(p, stream);
   if (error == cudaSuccess) error = launch_segments<kK, kV, Role::dkv>(p, stream);
   if (error != cudaSuccess) return error;
@@ -136,6 +156,12 @@ int power_columns(int K) { return K <= 16 ? 64 : 32; }
 
 int power_registers(int K) {
   return K <= 16 ? Features<16>::kSlots * 5 * 4 : Features<32>::kSlots * 3 * 4;
+}
+
+cudaError_t power_sum(const PowerSum& p, cudaStream_t stream) {
+  const dim3 threads(unsigned(p.width / 8), unsigned(kPowerThreads / (p.width / 8)));
+  sum_kernel<<<unsigned((p.rows + threads.y - 1) / threads.y), threads, 0, stream>>>(p);
+  return cudaGetLastError();
 }
 
 cudaError_t power_forward(const PowerSweep& p, cudaStream_t stream) {

@@ -20,25 +20,33 @@ __global__ void __launch_bounds__(Plan<kD, kPart>::kThreads, 1) pairs_kernel(
 #endif
 }
 
-// Delta_t = do_t.o_t, a warp per token; 0 where den was held (its inverse is then marked by a sign).
-__global__ void delta_kernel(const __grid_constant__ PowerParallel p) {
-  const int64_t index = int64_t(blockIdx.x) * 8 + threadIdx.x / 32;
-  const int64_t t = index % p.padded, bh = index / p.padded, b = bh / p.H, h = bh % p.H;
-  if (bh >= p.B * p.H) return;
+// Delta_t = do_t.o_t, 8 lanes a token, 8 columns a lane at a time; 0 where den was held (its inverse is then marked by a
+// sign). Blocks (tokens and heads, b): neighbours in memory are neighbours here.
+__global__ void __launch_bounds__(256) delta_kernel(const __grid_constant__ PowerParallel p) {
+  const unsigned heads = unsigned(p.H), th = blockIdx.x * 32 + threadIdx.x / 8;
+  const int64_t t = th / heads, h = th % heads, b = blockIdx.y;
+  const bool inside = t < p.padded;
   float sum = 0.f;
   if (t < p.T && p.normalise) {
-    const __nv_bfloat16* o =
-        static_cast<const __nv_bfloat16*>(p.o.data) + b * p.o.b + t * p.o.t + h * p.o.h;
-    const __nv_bfloat16* rest = static_cast<const __nv_bfloat16*>(p.o_rest.data) + b * p.o_rest.b +
-                                t * p.o_rest.t + h * p.o_rest.h;
-    const __nv_bfloat16* dO =
-        static_cast<const __nv_bfloat16*>(p.dO.data) + b * p.dO.b + t * p.dO.t + h * p.dO.h;
-    for (int c = threadIdx.x % 32; c < p.V; c += 32)
-      sum += (__bfloat162float(o[c]) + __bfloat162float(rest[c])) * __bfloat162float(dO[c]);
+    const auto eight = [&](const PowerRows& x, int c) {
+      return *reinterpret_cast<const uint4*>(
+          static_cast<const __nv_bfloat16*>(x.data) + b * x.b + t * x.t + h * x.h + c
+      );
+    };
+    for (int c = 8 * (threadIdx.x % 8); c < p.V; c += 64) {
+      const uint4 o = eight(p.o, c), rest = eight(p.o_rest, c), dO = eight(p.dO, c);
+      const uint32_t x[4] = {o.x, o.y, o.z, o.w}, y[4] = {rest.x, rest.y, rest.z, rest.w},
+                     z[4] = {dO.x, dO.y, dO.z, dO.w};
+#pragma unroll
+      for (int n = 0; n < 4; ++n)
+        sum += (low_half(x[n]) + low_half(y[n])) * low_half(z[n]) +
+               (high_half(x[n]) + high_half(y[n])) * high_half(z[n]);
+    }
   }
 #pragma unroll
-  for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-  if (threadIdx.x % 32 != 0) return;
+  for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
+  if (threadIdx.x % 8 != 0 || !inside) return;
+  const int64_t index = (b * p.H + h) * p.padded + t;
   const float inverse = p.inverse[index];
   p.delta[index] = inverse < 0.f ? 0.f : sum;
   p.factor[index] = fabsf(inverse);
@@ -90,7 +98,8 @@ cudaError_t power_parallel_backward(const PowerParallel& p, cudaStream_t stream)
   ParallelMaps maps;
   cudaError_t error = encode(maps, p);
   if (error != cudaSuccess) return error;
-  delta_kernel<<<unsigned((p.B * p.H * p.padded + 7) / 8), 256, 0, stream>>>(p);
+  const dim3 tokens(unsigned((p.padded * p.H + 31) / 32), unsigned(p.B));
+  delta_kernel<<<tokens, 256, 0, stream>>>(p);
   error = choose<Part::dq>(p, maps, stream);
   return error == cudaSuccess ? choose<Part::dkv>(p, maps, stream) : error;
 }
