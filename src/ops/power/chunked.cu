@@ -1,6 +1,8 @@
 // `power`, level 2: the kernels that sweep (chunked.cuh), what joins segments of time, and their launch.
 #include "ops/power/chunked.cuh"
 
+#include "ops/power/delta.cuh"
+
 namespace horner::cuda {
 namespace {
 
@@ -30,32 +32,13 @@ __global__ void join_kernel(const __grid_constant__ PowerSweep p, int size) {
   }
 }
 
-// Delta_t = do_t.o_t: 8 lanes a token, 8 columns a lane at a time. 0 where den is held at eps, and so a constant.
-__global__ void __launch_bounds__(kPowerThreads)
+// Delta; 0 where den is held at eps, and so a constant.
+__global__ void __launch_bounds__(kDeltaThreads)
     delta_kernel(const __grid_constant__ PowerSweep p) {
-  const unsigned heads = unsigned(p.H), all = unsigned(p.T) * heads;  // of the batch's row y
-  const unsigned index = blockIdx.x * (kPowerThreads / 8) + threadIdx.x / 8;
-  const unsigned th = min(index, all - 1), t = th / heads;
-  const Job job(p, int(blockIdx.y * heads + th % heads));
-  const __nv_bfloat16 *o = row_of<__nv_bfloat16>(p.o, job, t),
-                      *rest = row_of<__nv_bfloat16>(p.o_rest, job, t),
-                      *dO = row_of<__nv_bfloat16>(p.dO, job, t);
-  float sum = 0.f;
-  for (int c = 8 * (threadIdx.x % 8); c < p.V; c += 64) {
-    const uint4 a = *reinterpret_cast<const uint4*>(o + c),
-                r = *reinterpret_cast<const uint4*>(rest + c),
-                b = *reinterpret_cast<const uint4*>(dO + c);
-    const uint32_t x[4] = {a.x, a.y, a.z, a.w}, z[4] = {r.x, r.y, r.z, r.w},
-                   y[4] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-    for (int n = 0; n < 4; ++n)
-      sum += (low_half(x[n]) + low_half(z[n])) * low_half(y[n]) +
-             (high_half(x[n]) + high_half(z[n])) * high_half(y[n]);
-  }
-#pragma unroll
-  for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-  const int64_t at = job.bh * p.T + t;
-  if (threadIdx.x % 8 == 0 && index == th) p.delta[at] = p.clamps && p.den[at] < p.eps ? 0.f : sum;
+  const DeltaToken at(p.H);
+  const float sum = delta_of(at, p.o, p.o_rest, p.dO, p.V, at.t < p.T);
+  const int64_t bht = (at.b * p.H + at.h) * p.T + at.t;
+  if (at.first && at.t < p.T) p.delta[bht] = p.clamps && p.den[bht] < p.eps ? 0.f : sum;
 }
 
 // A thread has 8 numbers of a row.
@@ -138,10 +121,7 @@ cudaError_t launch_backward(const PowerSweep& p, cudaStream_t stream) {
     import_kernel<kK, kV><<<heads, kPowerThreads, 0, stream>>>(p, p.first, p.S_first, false);
   if (p.last_grad)
     import_kernel<kK, kV><<<heads, kPowerThreads, 0, stream>>>(p, p.last_grad, p.dS, true);
-  const dim3 tokens(
-      unsigned((p.T * p.H + kPowerThreads / 8 - 1) / (kPowerThreads / 8)), unsigned(p.B)
-  );
-  if (p.normalise) delta_kernel<<<tokens, kPowerThreads, 0, stream>>>(p);
+  if (p.normalise) delta_kernel<<<DeltaToken::blocks(p.B, p.T, p.H), kDeltaThreads, 0, stream>>>(p);
   cudaError_t error = launch_segments<kK, kV, Role::dq>(p, stream);
   if (error == cudaSuccess) error = launch_segments<kK, kV, Role::dkv>(p, stream);
   if (error != cudaSuccess) return error;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/tensor_map.h"
+#include "ops/power/delta.cuh"
 
 namespace horner::cuda {
 namespace {
@@ -20,33 +21,13 @@ __global__ void __launch_bounds__(Plan<kD, kPart>::kThreads, 1) pairs_kernel(
 #endif
 }
 
-// Delta_t = do_t.o_t, 8 lanes a token, 8 columns a lane at a time; 0 where den was held (its inverse is then marked by a
-// sign). Blocks (tokens and heads, b): neighbours in memory are neighbours here.
-__global__ void __launch_bounds__(256) delta_kernel(const __grid_constant__ PowerParallel p) {
-  const unsigned heads = unsigned(p.H), th = blockIdx.x * 32 + threadIdx.x / 8;
-  const int64_t t = th / heads, h = th % heads, b = blockIdx.y;
-  const bool inside = t < p.padded;
-  float sum = 0.f;
-  if (t < p.T && p.normalise) {
-    const auto eight = [&](const PowerRows& x, int c) {
-      return *reinterpret_cast<const uint4*>(
-          static_cast<const __nv_bfloat16*>(x.data) + b * x.b + t * x.t + h * x.h + c
-      );
-    };
-    for (int c = 8 * (threadIdx.x % 8); c < p.V; c += 64) {
-      const uint4 o = eight(p.o, c), rest = eight(p.o_rest, c), dO = eight(p.dO, c);
-      const uint32_t x[4] = {o.x, o.y, o.z, o.w}, y[4] = {rest.x, rest.y, rest.z, rest.w},
-                     z[4] = {dO.x, dO.y, dO.z, dO.w};
-#pragma unroll
-      for (int n = 0; n < 4; ++n)
-        sum += (low_half(x[n]) + low_half(y[n])) * low_half(z[n]) +
-               (high_half(x[n]) + high_half(y[n])) * high_half(z[n]);
-    }
-  }
-#pragma unroll
-  for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-  if (threadIdx.x % 8 != 0 || !inside) return;
-  const int64_t index = (b * p.H + h) * p.padded + t;
+// Delta; 0 where den was held: its inverse is then marked by a sign.
+__global__ void __launch_bounds__(kDeltaThreads)
+    delta_kernel(const __grid_constant__ PowerParallel p) {
+  const DeltaToken at(p.H);
+  const float sum = delta_of(at, p.o, p.o_rest, p.dO, p.V, p.normalise && at.t < p.T);
+  if (!at.first || at.t >= p.padded) return;
+  const int64_t index = (at.b * p.H + at.h) * p.padded + at.t;
   const float inverse = p.inverse[index];
   p.delta[index] = inverse < 0.f ? 0.f : sum;
   p.factor[index] = fabsf(inverse);
@@ -98,8 +79,7 @@ cudaError_t power_parallel_backward(const PowerParallel& p, cudaStream_t stream)
   ParallelMaps maps;
   cudaError_t error = encode(maps, p);
   if (error != cudaSuccess) return error;
-  const dim3 tokens(unsigned((p.padded * p.H + 31) / 32), unsigned(p.B));
-  delta_kernel<<<tokens, 256, 0, stream>>>(p);
+  delta_kernel<<<DeltaToken::blocks(p.B, p.padded, p.H), kDeltaThreads, 0, stream>>>(p);
   error = choose<Part::dq>(p, maps, stream);
   return error == cudaSuccess ? choose<Part::dkv>(p, maps, stream) : error;
 }

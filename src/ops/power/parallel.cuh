@@ -356,6 +356,10 @@ __device__ __forceinline__ void compute_dq(
   float X[32], D[32], Y[kD / 64][32];
   barrier_wait(shared_address(&m.own), job.round & 1);
   load_own<kD>(q, m.x[group], at);
+  constexpr bool kInside =
+      kD == 64;  // registers for do as well: shared memory feeds one operand alone
+  uint32_t w[kInside ? kD / 16 : 1][4];
+  if constexpr (kInside) load_own<kD>(w, m.w[group], at);
   const int64_t t0 = int64_t(job.bh) * p.padded + int64_t(own) * 64 + at.row;
   const bool inside = int64_t(own) * 64 < p.padded;
   const float inverse[2] = {inside ? p.factor[t0] : 0.f, inside ? p.factor[t0 + 8] : 0.f};
@@ -365,7 +369,11 @@ __device__ __forceinline__ void compute_dq(
       m,
       [&](uint32_t y, uint32_t u) {
         rows_by_rows<kD>(X, q, y);
-        rows_by_rows<kD>(D, shared_address(m.w[group]), u);
+        if constexpr (kInside) {
+          rows_by_rows<kD>(D, w, u);
+        } else {
+          rows_by_rows<kD>(D, shared_address(m.w[group]), u);
+        }
       },
       [&](int other) {
         settle(X);

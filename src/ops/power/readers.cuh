@@ -96,7 +96,7 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// dx += J(x)^T dm(x),  dm(x) = factor (w (W S)^T + shift (ones)) of the two own tokens; flow = m(x).dm(x).
+// dx = J(x)^T dm(x),  dm(x) = factor (w (W S)^T + shift (ones)) of the two own tokens; flow = m(x).dm(x).
 template <int kK, int kV>
 __device__ __forceinline__ void read_gradient(
     float (&dx)[kK / 8][4],
@@ -111,7 +111,7 @@ __device__ __forceinline__ void read_gradient(
 ) {
   using Of = Features<kK>;
   const uint32_t base = shared_address(copy) + uint32_t(at.lane) * Of::kStride;
-  // dm(x) of the features 2t, 2t + 1 of a tile: d[token][feature].
+  // dm(x) / factor of the features 2t, 2t + 1 of a tile: d[token][feature].
   const auto gradient = [&](int tile, float(&d)[2][2]) {
     float sum[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
@@ -127,8 +127,8 @@ __device__ __forceinline__ void read_gradient(
     const float2 one = *reinterpret_cast<const float2*>(ones + 8 * tile + 2 * at.t);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      d[h][0] = (sum[2 * h] + shift[h] * one.x) * factor[h];
-      d[h][1] = (sum[2 * h + 1] + shift[h] * one.y) * factor[h];
+      d[h][0] = sum[2 * h] + shift[h] * one.x;
+      d[h][1] = sum[2 * h + 1] + shift[h] * one.y;
     }
   };
   unrolled<Of::kBlocks>([&](auto number) {
@@ -178,8 +178,12 @@ __device__ __forceinline__ void read_gradient(
       flow[h] += d[h][0] * low_half(x[n][h]) + d[h][1] * high_half(x[n][h]);
     }
   }
-  flow[0] = quad_sum(flow[0]);
-  flow[1] = quad_sum(flow[1]);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    flow[h] = quad_sum(flow[h]) * factor[h];
+#pragma unroll
+    for (int n = 0; n < kK / 8; ++n) dx[n][2 * h] *= factor[h], dx[n][2 * h + 1] *= factor[h];
+  }
 }
 
 // X (16 own tokens by the 16 others of a block) = a . others, over kWidth dims.
