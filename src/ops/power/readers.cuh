@@ -275,14 +275,15 @@ __device__ __forceinline__ void products_of_8(
 }
 
 // M_ts of own tokens `own`, + 8 and others `other`, + 1, as an accumulator has them; 0 where they do not see each
-// other, which is in question inside a block of 16 alone.
-template <Role kRole>
+// other, which is in question inside a block of 16 alone. kPlain: there is no decay, and they do.
+template <Role kRole, bool kPlain>
 __device__ __forceinline__ void decays_between(
     float (&M)[4], const Factors& f, bool decays, int own, int other
 ) {
   constexpr bool kFuture = kRole == Role::dkv;
 #pragma unroll
   for (int e = 0; e < 4; ++e) M[e] = 1.f;
+  if (kPlain) return;
   if (decays) {
     const float2 G = *reinterpret_cast<const float2*>(f.G + other);
 #pragma unroll
@@ -296,6 +297,21 @@ __device__ __forceinline__ void decays_between(
   for (int e = 0; e < 4; ++e) {
     const int ahead = own + e / 2 * 8 - other - e % 2;
     if (kFuture ? ahead > 0 : ahead < 0) M[e] = 0.f;
+  }
+}
+
+// body(block, whether it is plain) for blocks [first, end) of others; `tile`: the own tokens'.
+template <class Body>
+__device__ __forceinline__ void for_blocks(
+    int first, int end, int tile, bool decays, const Body& body
+) {
+#pragma unroll 1
+  for (int block = first; block < end; ++block) {
+    if (decays || block == tile) {
+      body(block, std::false_type{});
+    } else {
+      body(block, std::true_type{});
+    }
   }
 }
 
@@ -320,34 +336,33 @@ __device__ __forceinline__ void store_rows(
   start += 16 * at.tile();
   const int rows = int(min(int64_t(16), p.T - start));
   const int64_t base = row_at(to, job, start) + offset + first;
-  if (!wide) __syncwarp();
+  if (wide) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int row = at.g + 8 * h, column = 2 * at.t;
-    float* wide_row = static_cast<float*>(to.data) + base + row * to.t + column;
-#pragma unroll
-    for (int n = 0; n < kN; ++n) {
-      const float a = Y[n][2 * h] * factor[h], b = Y[n][2 * h + 1] * factor[h];
-      if (wide) {
-        if (row < rows && first + column + 8 * n < width)
-          *reinterpret_cast<float2*>(wide_row + 8 * n) = {a, b};
-        continue;
-      }
-      uint32_t both = pack(a, b);
-      if (kRest) both = pack(a - low_half(both), b - high_half(both));
-      *reinterpret_cast<uint32_t*>(staging + row * kStride + 16 * n + 2 * column) = both;
+    for (int n = 0; n < 2 * kN; ++n) {
+      const int row = at.g + 8 * (n % 2), column = 8 * (n / 2) + 2 * at.t, e = 2 * (n % 2);
+      float* here = static_cast<float*>(to.data) + base + row * to.t + column;
+      if (row < rows && first + column < width)
+        *reinterpret_cast<float2*>(here) = {
+            Y[n / 2][e] * factor[n % 2], Y[n / 2][e + 1] * factor[n % 2]};
     }
+    return;
   }
-  if (wide) return;
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < 2 * kN; ++n) {
+    const int row = at.g + 8 * (n % 2), e = 2 * (n % 2);
+    const float a = Y[n / 2][e] * factor[n % 2], b = Y[n / 2][e + 1] * factor[n % 2];
+    uint32_t both = pack(a, b);
+    if (kRest) both = pack(a - low_half(both), b - high_half(both));
+    *reinterpret_cast<uint32_t*>(staging + row * kStride + 16 * (n / 2) + 4 * at.t) = both;
+  }
   __syncwarp();
 #pragma unroll
   for (int n = 0; n < kN / 2; ++n) {
     const int row = (at.lane + 32 * n) / kN, unit = (at.lane + 32 * n) % kN;
     const uint4 eight = *reinterpret_cast<const uint4*>(staging + row * kStride + 16 * unit);
-    if (row < rows && first + 8 * unit < width)
-      *reinterpret_cast<uint4*>(
-          static_cast<__nv_bfloat16*>(to.data) + base + row * to.t + 8 * unit
-      ) = eight;
+    __nv_bfloat16* here = static_cast<__nv_bfloat16*>(to.data) + base + row * to.t + 8 * unit;
+    if (row < rows && first + 8 * unit < width) *reinterpret_cast<uint4*>(here) = eight;
   }
 }
 
@@ -398,14 +413,16 @@ __device__ __forceinline__ void attend(
   for (int h = 0; h < 2; ++h)  // lane t = 0 has the two halves of the column of ones
     den[h] = at.t == 0 ? Y[kV / 8][2 * h] + Y[kV / 8][2 * h + 1] : 0.f;
   const int own = 16 * at.tile() + at.g;
-#pragma unroll 1
-  for (int block = 0; block <= at.tile(); ++block) {
+  for_blocks(0, at.tile() + 1, at.tile(), p.decays, [&](int block, auto plain) {
+    constexpr bool kPlain = decltype(plain)::value;
     float X[2][4];
     products<kK>(X, x, s.y, block, at);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       float M[4];
-      decays_between<Role::forward>(M, f, p.decays, own, 16 * block + 8 * n + 2 * at.t);
+      decays_between<Role::forward, decltype(plain)::value>(
+          M, f, p.decays, own, 16 * block + 8 * n + 2 * at.t
+      );
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         float &a = X[n][2 * h], &b = X[n][2 * h + 1];
@@ -417,7 +434,7 @@ __device__ __forceinline__ void attend(
       }
     }
     accumulate<kV>(Y, X, s.u, block, at);
-  }
+  });
   den[0] = quad_sum(den[0]);
   den[1] = quad_sum(den[1]);
 }
@@ -472,8 +489,8 @@ __device__ __forceinline__ void compute_dq(
   }
   const float inverse[2] = {f.inverse[own], f.inverse[own + 8]};
   const float delta[2] = {f.delta[own], f.delta[own + 8]};
-#pragma unroll 1
-  for (int block = 0; block <= at.tile(); ++block) {
+  for_blocks(0, at.tile() + 1, at.tile(), p.decays, [&](int block, auto plain) {
+    constexpr bool kPlain = decltype(plain)::value;
     float X[2][4], D[2][4];
     products<kK>(X, x, s.y, block, at);
     products<kV>(D, w, s.u, block, at);
@@ -481,10 +498,10 @@ __device__ __forceinline__ void compute_dq(
     for (int n = 0; n < 2; ++n) {
       const int column = 16 * block + 8 * n + 2 * at.t;
       float M[4];
-      decays_between<Role::dq>(M, f, p.decays, own, column);
+      decays_between<Role::dq, kPlain>(M, f, p.decays, own, column);
 #pragma unroll
       for (int e = 0; e < 4; ++e) D[n][e] = M[e] * (D[n][e] - delta[e / 2]) * inverse[e / 2];  // dw
-      if (p.decays) {
+      if (!kPlain && p.decays) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           if (own + e / 2 * 8 != column + e % 2)
@@ -495,7 +512,7 @@ __device__ __forceinline__ void compute_dq(
       for (int e = 0; e < 4; ++e) X[n][e] = D[n][e] * (2.f * p.c2 * X[n][e] + p.c1);
     }
     accumulate<kK>(dx, X, s.y, block, at);
-  }
+  });
   const float one[2] = {1.f, 1.f};
   store_rows<kK / 8>(
       dx, p.dq, p.wide_dq, job.block * p.dq_block, job, f.start, p, 0, p.K, one, staging, at
@@ -531,7 +548,7 @@ __device__ __forceinline__ void meet_others(
       float X[4], D[4] = {}, M[4];
       products_of_8<kK>(X, x, s.y, 16 * block + 8 * n, at);
       if constexpr (kKeys) products_of_8<kV>(D, w, s.u, 16 * block + 8 * n, at);
-      decays_between<Role::dkv>(M, f, p.decays, own, column);
+      decays_between<Role::dkv, false>(M, f, p.decays, own, column);
       const float2 inverse = *reinterpret_cast<const float2*>(f.inverse + column);
       const float2 delta = *reinterpret_cast<const float2*>(f.delta + column);
 #pragma unroll
