@@ -9,12 +9,12 @@ namespace {
 // Own features as operands: x[block][half], token g + 8 half, dims 8 block + 2t, + 1.
 template <int kWidth>
 __device__ __forceinline__ void load_own(
-    uint32_t (&x)[kWidth / 8][2], const RowTile<kWidth>& rows, const Lane& at
+    uint32_t (&x)[kWidth / 8][2], const RowTile<kWidth>& rows, const Reader& at
 ) {
 #pragma unroll
   for (int n = 0; n < kWidth / 8; n += 2) {
     uint32_t four[4];
-    const int row = 16 * at.tile() + 8 * (at.lane / 8 % 2) + at.lane % 8;
+    const int row = 16 * at.tile + 8 * (at.lane / 8 % 2) + at.lane % 8;
     load_matrices(four, rows.at(row, n + at.lane / 16));
     x[n][0] = four[0], x[n][1] = four[1], x[n + 1][0] = four[2], x[n + 1][1] = four[3];
   }
@@ -330,10 +330,10 @@ __device__ __forceinline__ void store_rows(
     int width,
     const float (&factor)[2],
     unsigned char* staging,
-    const Lane& at
+    const Reader& at
 ) {
   constexpr int kStride = 16 * kN + 16;  // bytes; free of bank conflicts
-  start += 16 * at.tile();
+  start += 16 * at.tile;
   const int rows = int(min(int64_t(16), p.T - start));
   const int64_t base = row_at(to, job, start) + offset + first;
   if (wide) {
@@ -374,11 +374,11 @@ __device__ __forceinline__ void store_numbers(
     const Job& job,
     int block,
     int64_t start,
-    const Lane& at
+    const Reader& at
 ) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int64_t t = start + 16 * at.tile() + at.g + 8 * h;
+    const int64_t t = start + 16 * at.tile + at.g + 8 * h;
     if (at.t == 0 && t < p.T) to[(int64_t(block) * p.B * p.H + job.bh) * p.T + t] = value[h];
   }
 }
@@ -393,7 +393,7 @@ __device__ __forceinline__ void attend(
     const unsigned char* copy,
     const Factors& f,
     const PowerSweep& p,
-    const Lane& at
+    const Reader& at
 ) {
 #pragma unroll
   for (int n = 0; n <= kV / 8; ++n) {
@@ -402,7 +402,7 @@ __device__ __forceinline__ void attend(
   }
   read_state<kK>(Y, x, copy, at);
   if (p.decays) {
-    const float r[2] = {f.read[16 * at.tile() + at.g], f.read[16 * at.tile() + at.g + 8]};
+    const float r[2] = {f.read[16 * at.tile + at.g], f.read[16 * at.tile + at.g + 8]};
 #pragma unroll
     for (int n = 0; n <= kV / 8; ++n) {
 #pragma unroll
@@ -412,8 +412,8 @@ __device__ __forceinline__ void attend(
 #pragma unroll
   for (int h = 0; h < 2; ++h)  // lane t = 0 has the two halves of the column of ones
     den[h] = at.t == 0 ? Y[kV / 8][2 * h] + Y[kV / 8][2 * h + 1] : 0.f;
-  const int own = 16 * at.tile() + at.g;
-  for_blocks(0, at.tile() + 1, at.tile(), p.decays, [&](int block, auto plain) {
+  const int own = 16 * at.tile + at.g;
+  for_blocks(0, at.tile + 1, at.tile, p.decays, [&](int block, auto plain) {
     constexpr bool kPlain = decltype(plain)::value;
     float X[2][4];
     products<kK>(X, x, s.y, block, at);
@@ -447,7 +447,7 @@ __device__ __forceinline__ void compute_o(
     const PowerSweep& p,
     const Job& job,
     unsigned char* staging,
-    const Lane& at
+    const Reader& at
 ) {
   uint32_t x[kK / 8][2];
   load_own<kK>(x, s.x, at);
@@ -475,12 +475,12 @@ __device__ __forceinline__ void compute_dq(
     const PowerSweep& p,
     const Job& job,
     unsigned char* staging,
-    const Lane& at
+    const Reader& at
 ) {
   uint32_t x[kK / 8][2], w[kV / 8][2];
   load_own<kK>(x, s.x, at);
   load_own<kV>(w, s.w, at);
-  const int own = 16 * at.tile() + at.g;
+  const int own = 16 * at.tile + at.g;
   float dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
   {
     const float read[2] = {f.read[own] * f.inverse[own], f.read[own + 8] * f.inverse[own + 8]};
@@ -489,7 +489,7 @@ __device__ __forceinline__ void compute_dq(
   }
   const float inverse[2] = {f.inverse[own], f.inverse[own + 8]};
   const float delta[2] = {f.delta[own], f.delta[own + 8]};
-  for_blocks(0, at.tile() + 1, at.tile(), p.decays, [&](int block, auto plain) {
+  for_blocks(0, at.tile + 1, at.tile, p.decays, [&](int block, auto plain) {
     constexpr bool kPlain = decltype(plain)::value;
     float X[2][4], D[2][4];
     products<kK>(X, x, s.y, block, at);
@@ -536,11 +536,11 @@ __device__ __forceinline__ void meet_others(
     const FullStage<kK, kV, Role::dkv, false>& s,
     const Factors& f,
     const PowerSweep& p,
-    const Lane& at
+    const Reader& at
 ) {
-  const int own = 16 * at.tile() + at.g;
+  const int own = 16 * at.tile + at.g;
 #pragma unroll 1
-  for (int block = at.tile(); block < (f.tokens + 15) / 16; ++block) {
+  for (int block = at.tile; block < (f.tokens + 15) / 16; ++block) {
     uint32_t P[4], dP[4];
 #pragma unroll
     for (int n = 0; n < 2; ++n) {  // registers for half of them at a time
@@ -582,13 +582,13 @@ __device__ __forceinline__ void compute_dkv(
     const PowerSweep& p,
     const Job& job,
     unsigned char* staging,
-    const Lane& at
+    const Reader& at
 ) {
   uint32_t x[kK / 8][2], w[kV / 8][2];
   load_own<kK>(x, s.x, at);
   float Y[kV / 8][4] = {}, dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
   const float one[2] = {1.f, 1.f};
-  const float read[2] = {f.read[16 * at.tile() + at.g], f.read[16 * at.tile() + at.g + 8]};
+  const float read[2] = {f.read[16 * at.tile + at.g], f.read[16 * at.tile + at.g + 8]};
   read_state<kK>(Y, x, copy, at);
 #pragma unroll
   for (int n = 0; n < kV / 8; ++n) {
@@ -606,7 +606,7 @@ __device__ __forceinline__ void compute_dkv(
   load_own<kV>(w, s.w, at);
   read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, one, at);
   meet_others<kK, kV, kOnce, true>(Y, dx, crossing, x, w, s, f, p, at);
-  const Lane late = Lane::anew();
+  const Reader late(f);
   if constexpr (kOnce)
     store_rows<kV / 8>(
         Y, p.dv, p.wide_dv, 0, job, f.start, p, job.block * kV, p.V, one, staging, late
