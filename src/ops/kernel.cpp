@@ -1,6 +1,7 @@
 #include "ops/kernel.h"
 
 #include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <map>
@@ -18,6 +19,8 @@ std::map<std::string_view, std::vector<Kernel>>& table() {
   return kernels_of;
 }
 
+thread_local bool in_graph = false;  // a forward is running whose node keeps its result
+
 // What a node of the graph keeps beside its tensors.
 struct Held : torch::CustomClassHolder {
   const Op* op;
@@ -34,6 +37,8 @@ struct KernelNode : torch::autograd::Function<KernelNode> {
   static variable_list forward(
       AutogradContext* ctx, const c10::intrusive_ptr<Held>& held, at::TensorList /* present */
   ) {
+    in_graph = true;
+    const auto after = c10::make_scope_exit([] { in_graph = false; });
     const Result y = held->kernel->forward(held->in, held->state, held->options);
     variable_list outputs = {y.o};
     outputs.insert(outputs.end(), y.state.parts.begin(), y.state.parts.end());
@@ -82,6 +87,8 @@ struct KernelNode : torch::autograd::Function<KernelNode> {
 const std::vector<Kernel>& kernels(std::string_view op) { return table()[op]; }
 
 void set_kernels(std::string_view op, std::vector<Kernel> list) { table()[op] = std::move(list); }
+
+bool backward_follows() { return in_graph; }
 
 const Kernel* chosen_kernel(
     const Op& op, const Inputs& in, const State& state, const Options& options

@@ -30,6 +30,9 @@ void set_kernels(std::string_view op, std::vector<Kernel> list);
 // and cannot run.
 const Kernel* chosen_kernel(const Op&, const Inputs&, const State&, const Options&);
 
+// Asked by a forward: whether its result goes to a backward, so that it is to leave in norm what that reads.
+bool backward_follows();
+
 // Its forward, with a node in the autograd graph where a gradient is wanted.
 Result run_kernel(const Op&, const Kernel&, const Inputs&, const State&, const Options&);
 

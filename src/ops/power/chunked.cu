@@ -1,13 +1,15 @@
 // `power`, level 2: the kernels that sweep (chunked.cuh), what joins segments of time, and their launch.
 #include "ops/power/chunked.cuh"
 
+#include "ops/power/delta.cuh"
+
 namespace horner::cuda {
 namespace {
 
 extern __shared__ __align__(128) unsigned char dynamic[];
 
 template <int kK, int kV, Role kRole, bool kStateOnly>
-__global__ void __launch_bounds__(kPowerThreads, 1)
+__global__ void __launch_bounds__(kSweepThreads<kK, kStateOnly>, 1)
     sweep_kernel(const __grid_constant__ PowerSweep p) {
 #if __CUDA_ARCH__ >= 900
   sweep<kK, kV, kRole, kStateOnly>(p, dynamic);
@@ -30,47 +32,46 @@ __global__ void join_kernel(const __grid_constant__ PowerSweep p, int size) {
   }
 }
 
-// Delta_t = do_t.o_t: 8 lanes a token, 8 columns a lane at a time. 0 where den is held at eps, and so a constant.
-__global__ void __launch_bounds__(kPowerThreads)
+// Delta; 0 where den is held at eps, and so a constant.
+__global__ void __launch_bounds__(kDeltaThreads)
     delta_kernel(const __grid_constant__ PowerSweep p) {
-  const int64_t index = int64_t(blockIdx.x) * (kPowerThreads / 8) + threadIdx.x / 8;
-  const int64_t bth = min(index, p.B * p.T * p.H - 1), h = bth % p.H, t = bth / p.H % p.T;
-  Job job{};
-  job.b = int(bth / p.H / p.T);
-  job.h = int(h);
-  const __nv_bfloat16 *o = row_of<__nv_bfloat16>(p.o, job, t),
-                      *rest = row_of<__nv_bfloat16>(p.o_rest, job, t),
-                      *dO = row_of<__nv_bfloat16>(p.dO, job, t);
-  float sum = 0.f;
-  for (int c = 8 * (threadIdx.x % 8); c < p.V; c += 64) {
-    const uint4 a = *reinterpret_cast<const uint4*>(o + c),
-                r = *reinterpret_cast<const uint4*>(rest + c),
-                b = *reinterpret_cast<const uint4*>(dO + c);
-    const uint32_t x[4] = {a.x, a.y, a.z, a.w}, z[4] = {r.x, r.y, r.z, r.w},
-                   y[4] = {b.x, b.y, b.z, b.w};
+  const DeltaToken at(p.H);
+  const float sum = delta_of(at, p.o, p.o_rest, p.dO, p.V, at.t < p.T);
+  const int64_t bht = (at.b * p.H + at.h) * p.T + at.t;
+  if (at.first && at.t < p.T) p.delta[bht] = p.clamps && p.den[bht] < p.eps ? 0.f : sum;
+}
+
+// A thread has 8 numbers of a row.
+__global__ void __launch_bounds__(kPowerThreads) sum_kernel(const __grid_constant__ PowerSum p) {
+  const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (row >= p.rows) return;
+  float sum[8] = {};
+  for (int block = 0; block < p.blocks; ++block) {
+    for (int n = 0; n < p.group; ++n) {
+      const int64_t at = ((block * p.rows + row) * p.group + n) * p.width + 8 * threadIdx.x;
+      const float4* from = reinterpret_cast<const float4*>(p.from + at);
+      const float4 a = from[0], b = from[1];
+      const float eight[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
-    for (int n = 0; n < 4; ++n)
-      sum += (low_half(x[n]) + low_half(z[n])) * low_half(y[n]) +
-             (high_half(x[n]) + high_half(z[n])) * high_half(y[n]);
+      for (int e = 0; e < 8; ++e) sum[e] += eight[e];
+    }
   }
-#pragma unroll
-  for (int d = 1; d < 8; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-  const int64_t at = (job.b * p.H + h) * p.T + t;
-  if (threadIdx.x % 8 == 0 && index == bth) p.delta[at] = p.clamps && p.den[at] < p.eps ? 0.f : sum;
+  reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(p.to) + row * p.width)[threadIdx.x] = {
+      pack(sum[0], sum[1]), pack(sum[2], sum[3]), pack(sum[4], sum[5]), pack(sum[6], sum[7])};
 }
 
 template <int kK, int kV>
-__global__ void __launch_bounds__(kPowerThreads)
+__global__ void __launch_bounds__(kPowerThreads, 1)
     import_kernel(const __grid_constant__ PowerSweep p, const float* from, float* to, bool dual) {
   import_state<kK, kV>(p, from, to, dual);
 }
 template <int kK, int kV>
-__global__ void __launch_bounds__(kPowerThreads)
+__global__ void __launch_bounds__(kPowerThreads, 1)
     export_last_kernel(const __grid_constant__ PowerSweep p) {
   export_last<kK, kV>(p);
 }
 template <int kK, int kV>
-__global__ void __launch_bounds__(kPowerThreads)
+__global__ void __launch_bounds__(kPowerThreads, 1)
     export_first_grad_kernel(const __grid_constant__ PowerSweep p) {
   export_first_grad<kK, kV>(p);
 }
@@ -83,7 +84,7 @@ cudaError_t launch_sweep(const PowerSweep& p, cudaStream_t stream) {
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (error != cudaSuccess) return error;
   const int64_t blocks = p.B * p.H * p.blocks * (p.segments - (kStateOnly ? 1 : 0));
-  kernel<<<unsigned(blocks), kPowerThreads, kBytes, stream>>>(p);
+  kernel<<<unsigned(blocks), kSweepThreads<kK, kStateOnly>, kBytes, stream>>>(p);
   return cudaGetLastError();
 }
 
@@ -120,8 +121,7 @@ cudaError_t launch_backward(const PowerSweep& p, cudaStream_t stream) {
     import_kernel<kK, kV><<<heads, kPowerThreads, 0, stream>>>(p, p.first, p.S_first, false);
   if (p.last_grad)
     import_kernel<kK, kV><<<heads, kPowerThreads, 0, stream>>>(p, p.last_grad, p.dS, true);
-  const unsigned groups = unsigned((p.B * p.T * p.H + kPowerThreads / 8 - 1) / (kPowerThreads / 8));
-  if (p.normalise) delta_kernel<<<groups, kPowerThreads, 0, stream>>>(p);
+  if (p.normalise) delta_kernel<<<DeltaToken::blocks(p.B, p.T, p.H), kDeltaThreads, 0, stream>>>(p);
   cudaError_t error = launch_segments<kK, kV, Role::dq>(p, stream);
   if (error == cudaSuccess) error = launch_segments<kK, kV, Role::dkv>(p, stream);
   if (error != cudaSuccess) return error;
@@ -136,6 +136,12 @@ int power_columns(int K) { return K <= 16 ? 64 : 32; }
 
 int power_registers(int K) {
   return K <= 16 ? Features<16>::kSlots * 5 * 4 : Features<32>::kSlots * 3 * 4;
+}
+
+cudaError_t power_sum(const PowerSum& p, cudaStream_t stream) {
+  const dim3 threads(unsigned(p.width / 8), unsigned(kPowerThreads / (p.width / 8)));
+  sum_kernel<<<unsigned((p.rows + threads.y - 1) / threads.y), threads, 0, stream>>>(p);
+  return cudaGetLastError();
 }
 
 cudaError_t power_forward(const PowerSweep& p, cudaStream_t stream) {

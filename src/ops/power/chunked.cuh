@@ -20,7 +20,39 @@ struct Memory {
                     [(kV + 8) * Features<kK>::kStride];      // W S in bf16, [column][feature]
   float ones[kStateOnly ? 1 : 2][8 * Features<kK>::kTiles];  // its column of ones, fp32
   Factors factors[2];
+  alignas(8) uint64_t full[2], empty[2];  // chunk i can be read; has been
+  Job job;                                // here, and not in registers
+  Sources from;
+  alignas(16) unsigned char staging[kStateOnly ? 1 : kWarps][16 * (2 * (kK > kV ? kK : kV) + 16)];
 };
+
+// The 256 threads of a block that have the state also read it, or, where the state is small enough, as many others do
+// while they update it.
+template <int kK, bool kStateOnly>
+constexpr bool kReadersApart = kK <= 16 && !kStateOnly;
+template <int kK, bool kStateOnly>
+constexpr int kSweepThreads = kReadersApart<kK, kStateOnly> ? 2 * kPowerThreads : kPowerThreads;
+
+// Chunk i of a job: its first token.
+template <Role kRole>
+__device__ __forceinline__ int64_t start_of(const Job& job, int i) {
+  return int64_t(job.first + (kRole == Role::dkv ? job.count - 1 - i : i)) * kC;
+}
+
+template <int kK, int kV, Role kRole>
+__device__ __forceinline__ void read_chunk(
+    const PowerSweep& p, Memory<kK, kV, kRole, false>& m, int i
+) {
+  const auto& s = m.stage[i & 1];
+  const Factors& f = m.factors[i & 1];
+  const Reader own(f);
+  const unsigned char* copy = m.copy[i & 1];
+  const float* ones = m.ones[i & 1];
+  unsigned char* staging = m.staging[own.warp];
+  if constexpr (kRole == Role::forward) compute_o<kK, kV>(s, copy, f, p, m.job, staging, own);
+  if constexpr (kRole == Role::dq) compute_dq<kK, kV>(s, copy, ones, f, p, m.job, staging, own);
+  if constexpr (kRole == Role::dkv) compute_dkv<kK, kV>(s, copy, ones, f, p, m.job, staging, own);
+}
 
 // A block walks over the chunks of its segment. Every warp has the features of its i in the state, in
 // registers, and 16 tokens of each chunk. Shared memory: two stages of rows, two copies of the state. One barrier
@@ -28,21 +60,34 @@ struct Memory {
 template <int kK, int kV, Role kRole, bool kStateOnly>
 __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   Memory<kK, kV, kRole, kStateOnly>& m = *reinterpret_cast<Memory<kK, kV, kRole, kStateOnly>*>(raw);
-  constexpr bool kReverse = kRole == Role::dkv;
-  const Lane at;
+  constexpr bool kReverse = kRole == Role::dkv, kApart = kReadersApart<kK, kStateOnly>;
   const int heads = int(p.B * p.H), chunks = int((p.T + kC - 1) / kC);
-  Job job;
-  job.bh = int(blockIdx.x) % heads;
-  job.b = job.bh / int(p.H);
-  job.h = job.bh % int(p.H);
-  job.block = int(blockIdx.x) / heads % p.blocks;
-  job.segment = int(blockIdx.x) / heads / p.blocks + (kStateOnly && kReverse ? 1 : 0);
-  job.first = job.segment * p.length;
-  job.count = min(p.length, chunks - job.first);
-  const auto start_of = [&](int i) {
-    return int64_t(job.first + (kReverse ? job.count - 1 - i : i)) * kC;
-  };
-  const auto tokens_of = [&](int i) { return int(min(int64_t(kC), p.T - start_of(i))); };
+  if (threadIdx.x == 0) {
+    Job job(p, int(blockIdx.x) % heads);
+    job.block = int(blockIdx.x) / heads % p.blocks;
+    job.segment = int(blockIdx.x) / heads / p.blocks + (kStateOnly && kReverse ? 1 : 0);
+    job.first = job.segment * p.length;
+    job.count = min(p.length, chunks - job.first);
+    m.job = job;
+    for (int n = 0; n < 2; ++n) {
+      barrier_init(shared_address(&m.full[n]), kPowerThreads);
+      barrier_init(shared_address(&m.empty[n]), kWarps);
+    }
+    m.from = Sources(p, job, kReverse, kV);
+  }
+  __syncthreads();
+  const Job& job = m.job;
+  if constexpr (kApart) {
+    if (threadIdx.x >= kPowerThreads) {
+      for (int i = 0; i < job.count; ++i) {
+        barrier_wait(shared_address(&m.full[i & 1]), i / 2 & 1);
+        read_chunk<kK, kV, kRole>(p, m, i);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&m.empty[i & 1]));
+      }
+      return;
+    }
+  }
 
   StateTiles<kK, kV> S = {};
   if (!kReverse && job.segment == 0) {
@@ -63,11 +108,11 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
       end_decay += p.passed[job.bh * p.segments + n];
   }
 
-  load_stage(p, job, start_of(0), m.stage[0]);
+  load_stage(m.from, start_of<kRole>(job, 0), m.stage[0]);
   float passed = 0.f;
-  if (at.warp == 0) {
-    load_factors<kRole>(p, job, start_of(0), m.factors[0]);
-    passed += prepare_factors<kRole>(p, job, tokens_of(0), m.factors[0]);
+  if (threadIdx.x < 32) {
+    load_factors<kRole>(p, job, start_of<kRole>(job, 0), m.factors[0]);
+    passed += prepare_factors<kRole>(p, job, start_of<kRole>(job, 0), m.factors[0]);
   }
   if constexpr (!kStateOnly) {
     for (int n = threadIdx.x; n < 2 * 6 * Features<kK>::kStride / 4; n += kPowerThreads) {
@@ -75,36 +120,29 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
       reinterpret_cast<uint32_t*>(m.copy[n / words] + (kV + 2) * Features<kK>::kStride)[n % words] =
           0u;
     }
-    copy_state<kK, kV>(S, m.copy[0], m.ones[0], p, dS(), exp2_fast(end_decay), at);
+    copy_state<kK, kV>(S, m.copy[0], m.ones[0], p, dS(), exp2_fast(end_decay), Lane());
   }
 
   for (int i = 0; i < job.count; ++i) {
     const auto& s = m.stage[i & 1];
     const Factors& f = m.factors[i & 1];
     copy_wait<0>();
-    __syncthreads();
+    barrier_arrive(shared_address(&m.full[i & 1]));
+    barrier_wait(shared_address(&m.full[i & 1]), i / 2 & 1);
     const bool more = i + 1 < job.count;
     if (more) {
-      load_stage(p, job, start_of(i + 1), m.stage[(i + 1) & 1]);
-      if (at.warp == 0) load_factors<kRole>(p, job, start_of(i + 1), m.factors[(i + 1) & 1]);
+      if (kApart && i > 0) barrier_wait(shared_address(&m.empty[(i - 1) & 1]), (i - 1) / 2 & 1);
+      load_stage(m.from, start_of<kRole>(job, i + 1), m.stage[(i + 1) & 1]);
+      if (threadIdx.x < 32)
+        load_factors<kRole>(p, job, start_of<kRole>(job, i + 1), m.factors[(i + 1) & 1]);
     }
-    if constexpr (!kStateOnly) {
-      const Lane own = Lane::anew();
-      const unsigned char* copy = m.copy[i & 1];
-      const float* ones = m.ones[i & 1];
-      if constexpr (kRole == Role::forward) compute_o<kK, kV>(s, copy, f, p, job, start_of(i), own);
-      if constexpr (kRole == Role::dq)
-        compute_dq<kK, kV>(s, copy, ones, f, p, job, start_of(i), own);
-      if constexpr (kRole == Role::dkv)
-        compute_dkv<kK, kV>(s, copy, ones, f, p, job, start_of(i), tokens_of(i), own);
-    }
-    update_state<kK, kV>(
-        S, s, f, p.decays || (kReverse && p.normalise), tokens_of(i), Lane::anew()
-    );
+    if constexpr (!kStateOnly && !kApart) read_chunk<kK, kV, kRole>(p, m, i);
+    update_state<kK, kV>(S, s, f, p.decays || (kReverse && p.normalise), f.tokens, Lane::anew());
     if (from_end && p.decays) end_decay += log2f(fmaxf(f.kept, 0x1p-126f));
     if (more) {
-      if (at.warp == 0)
-        passed += prepare_factors<kRole>(p, job, tokens_of(i + 1), m.factors[(i + 1) & 1]);
+      if (threadIdx.x < 32)
+        passed +=
+            prepare_factors<kRole>(p, job, start_of<kRole>(job, i + 1), m.factors[(i + 1) & 1]);
       if constexpr (!kStateOnly)
         copy_state<kK, kV>(
             S, m.copy[(i + 1) & 1], m.ones[(i + 1) & 1], p, dS(), exp2_fast(end_decay), Lane::anew()
@@ -129,10 +167,7 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
 // --- states between the op's layout and the registers' ------------------------------------------------------
 
 __device__ inline Job whole_job(const PowerSweep& p) {
-  Job job{};
-  job.bh = int(blockIdx.x);
-  job.b = job.bh / int(p.H);
-  job.h = job.bh % int(p.H);
+  Job job(p, int(blockIdx.x));
   job.block = int(blockIdx.y);
   return job;
 }
@@ -144,10 +179,11 @@ __device__ void import_state(const PowerSweep& p, const float* from, float* stat
   float* to = state_slot<kK, kV>(states, p, job);
   for (int n = 0; n < register_at<kV>(Features<kK>::kSlots, 0, 0); n += kPowerThreads) to[n] = 0.f;
   if (dual && job.h % p.state_group != 0) return;
-  for_state<kK, kV>(p, job, Lane(), [&](int n, int m, int e, int i, int j, int column) {
+  from += state_at(p, job.bh / p.state_group, 0, 0);
+  for_state<kK, kV>(p, job, [&](int n, int m, int e, int i, int j, int column) {
     const int monomial = monomial_at(p, i, j);
     if (monomial < 0 || (dual && (i > j || (column == p.V && job.block > 0)))) return;
-    to[register_at<kV>(n, m, e)] = from[state_at(p, job.bh / p.state_group, monomial, column)];
+    to[register_at<kV>(n, m, e)] = from[state_at(p, 0, monomial, column)];
   });
 }
 
@@ -156,7 +192,7 @@ __device__ void export_last(const PowerSweep& p) {
   const Job job = whole_job(p);
   if (job.h % p.state_group != 0) return;
   const float* from = state_slot<kK, kV>(p.S_last, p, job);
-  for_state<kK, kV>(p, job, Lane(), [&](int n, int m, int e, int i, int j, int column) {
+  for_state<kK, kV>(p, job, [&](int n, int m, int e, int i, int j, int column) {
     const int monomial = monomial_at(p, i, j);
     if (i > j || monomial < 0 || (column == p.V && job.block > 0)) return;
     float x = from[register_at<kV>(n, m, e)];
@@ -169,7 +205,7 @@ template <int kK, int kV>
 __device__ void export_first_grad(const PowerSweep& p) {
   const Job job = whole_job(p);
   const float* from = state_slot<kK, kV>(p.Z_last, p, job);
-  for_state<kK, kV>(p, job, Lane(), [&](int n, int m, int e, int i, int j, int column) {
+  for_state<kK, kV>(p, job, [&](int n, int m, int e, int i, int j, int column) {
     const int monomial = monomial_at(p, i, j);
     if (i > j || monomial < 0) return;
     float x = from[register_at<kV>(n, m, e)];

@@ -18,14 +18,11 @@ __device__ float warp_sum(float x) {
 
 // Block (bh, n): the flow from segment n into n + 1, <S, W Z + dS>, over all blocks of columns.
 template <int kK, int kV>
-__global__ void __launch_bounds__(kPowerThreads)
+__global__ void __launch_bounds__(kPowerThreads, 1)
     between_kernel(const __grid_constant__ PowerSweep p, float* between) {
   __shared__ float sums[kWarps];
   const Lane at;
-  Job job{};
-  job.bh = int(blockIdx.x);
-  job.b = job.bh / int(p.H);
-  job.h = job.bh % int(p.H);
+  Job job(p, int(blockIdx.x));
   job.segment = int(blockIdx.y);
   const int64_t head = job.bh / p.state_group;
   float end = 0.f;  // what of dS is left here
@@ -37,7 +34,7 @@ __global__ void __launch_bounds__(kPowerThreads)
   for (job.block = 0; job.block < p.blocks; ++job.block) {
     const float* S = state_slot<kK, kV>(p.S, p, job, p.segments, job.segment);
     const float* Z = state_slot<kK, kV>(p.Z, p, job, p.segments, job.segment + 1);
-    for_state<kK, kV>(p, job, at, [&](int n, int m, int e, int i, int j, int column) {
+    for_state<kK, kV>(p, job, [&](int n, int m, int e, int i, int j, int column) {
       const int monomial = monomial_at(p, i, j), r = register_at<kV>(n, m, e);
       if (i > j || monomial < 0) return;
       const bool ones = column == p.V;
@@ -63,10 +60,7 @@ __global__ void __launch_bounds__(kC)
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, segment = int(blockIdx.y);
   const int chunks = int((p.T + kC - 1) / kC), first = segment * p.length;
   for (int n = 0; n < p.state_group; ++n) {
-    Job job{};
-    job.b = int(b);
-    job.h = int(group * p.state_group) + n;
-    job.bh = int(b * p.H) + job.h;
+    const Job job(p, int(b * p.H + group * p.state_group) + n);
     const auto load = [&](const float* from, int64_t t) {
       float x = 0.f;
       for (int j = 0; j < p.blocks && t < p.T; ++j)

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cuda/tensor_map.h"
+#include "ops/power/delta.cuh"
 
 namespace horner::cuda {
 namespace {
@@ -20,25 +21,13 @@ __global__ void __launch_bounds__(Plan<kD, kPart>::kThreads, 1) pairs_kernel(
 #endif
 }
 
-// Delta_t = do_t.o_t, a warp per token; 0 where den was held (its inverse is then marked by a sign).
-__global__ void delta_kernel(const __grid_constant__ PowerParallel p) {
-  const int64_t index = int64_t(blockIdx.x) * 8 + threadIdx.x / 32;
-  const int64_t t = index % p.padded, bh = index / p.padded, b = bh / p.H, h = bh % p.H;
-  if (bh >= p.B * p.H) return;
-  float sum = 0.f;
-  if (t < p.T && p.normalise) {
-    const __nv_bfloat16* o =
-        static_cast<const __nv_bfloat16*>(p.o.data) + b * p.o.b + t * p.o.t + h * p.o.h;
-    const __nv_bfloat16* rest = static_cast<const __nv_bfloat16*>(p.o_rest.data) + b * p.o_rest.b +
-                                t * p.o_rest.t + h * p.o_rest.h;
-    const __nv_bfloat16* dO =
-        static_cast<const __nv_bfloat16*>(p.dO.data) + b * p.dO.b + t * p.dO.t + h * p.dO.h;
-    for (int c = threadIdx.x % 32; c < p.V; c += 32)
-      sum += (__bfloat162float(o[c]) + __bfloat162float(rest[c])) * __bfloat162float(dO[c]);
-  }
-#pragma unroll
-  for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(~0u, sum, d);
-  if (threadIdx.x % 32 != 0) return;
+// Delta; 0 where den was held: its inverse is then marked by a sign.
+__global__ void __launch_bounds__(kDeltaThreads)
+    delta_kernel(const __grid_constant__ PowerParallel p) {
+  const DeltaToken at(p.H);
+  const float sum = delta_of(at, p.o, p.o_rest, p.dO, p.V, p.normalise && at.t < p.T);
+  if (!at.first || at.t >= p.padded) return;
+  const int64_t index = (at.b * p.H + at.h) * p.padded + at.t;
   const float inverse = p.inverse[index];
   p.delta[index] = inverse < 0.f ? 0.f : sum;
   p.factor[index] = fabsf(inverse);
@@ -90,7 +79,7 @@ cudaError_t power_parallel_backward(const PowerParallel& p, cudaStream_t stream)
   ParallelMaps maps;
   cudaError_t error = encode(maps, p);
   if (error != cudaSuccess) return error;
-  delta_kernel<<<unsigned((p.B * p.H * p.padded + 7) / 8), 256, 0, stream>>>(p);
+  delta_kernel<<<DeltaToken::blocks(p.B, p.padded, p.H), kDeltaThreads, 0, stream>>>(p);
   error = choose<Part::dq>(p, maps, stream);
   return error == cudaSuccess ? choose<Part::dkv>(p, maps, stream) : error;
 }

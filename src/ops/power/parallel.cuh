@@ -155,8 +155,16 @@ struct Polynomial {
 };
 template <int kOrder, bool kSlope>
 __device__ __forceinline__ Polynomial polynomial(const PowerParallel& p, const float* x) {
-  const int order = kOrder > 0 ? kOrder : p.order;
   Polynomial y;
+  if constexpr (kOrder == 2) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      y.value[e] = (p.c[2] * x[e] + p.c[1]) * x[e] + p.c[0];
+      y.slope[e] = 2.f * p.c[2] * x[e] + p.c[1];
+    }
+    return y;
+  }
+  const int order = kOrder > 0 ? kOrder : p.order;
 #pragma unroll
   for (int e = 0; e < 4; ++e) y.value[e] = p.c[order], y.slope[e] = 0.f;
 #pragma unroll
@@ -168,6 +176,17 @@ __device__ __forceinline__ Polynomial polynomial(const PowerParallel& p, const f
     }
   }
   return y;
+}
+
+// 0 for pairs that do not see each other, of 64 own tokens and others that begin `offset` after them.
+template <bool kFuture, int kSteps>
+__device__ __forceinline__ void hide(uint32_t (&a)[kSteps][4], int offset, const Place& at) {
+#pragma unroll
+  for (int n = 0; n < 4 * kSteps; ++n) {
+    const int row = at.row + 8 * (n % 2), column = 8 * (n / 2) + at.pair + offset;
+    if (kFuture ? column < row : column > row) a[n / 4][n % 4] &= 0xffff0000u;
+    if (kFuture ? column + 1 < row : column + 1 > row) a[n / 4][n % 4] &= 0x0000ffffu;
+  }
 }
 
 __device__ inline float quad_sum(float x) {
@@ -295,17 +314,17 @@ __device__ __forceinline__ void compute_o(
         settle(X);
         settle_all(O);
         const int offset = other - 64 * own;
-        Polynomial y;
 #pragma unroll
-        for (int e = 0; e < 32; e += 2) {
-          if (e % 4 == 0) y = polynomial<kOrder, false>(p, X + e);
-          float a = y.value[e % 4], b = y.value[e % 4 + 1];
-          const int row = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair + offset;
-          if (column > row) a = 0.f;
-          if (column + 1 > row) b = 0.f;
-          const uint32_t both = pack(a, b);  // den sums the weights that num has
-          pw[e / 8][e / 2 % 4] = both;
-          (e / 2 % 2 ? d1 : d0) += low_half(both) + high_half(both);
+        for (int e = 0; e < 32; e += 4) {
+          const Polynomial y = polynomial<kOrder, false>(p, X + e);
+          pw[e / 8][e / 2 % 4] = pack(y.value[0], y.value[1]);
+          pw[e / 8][e / 2 % 4 + 1] = pack(y.value[2], y.value[3]);
+        }
+        if (offset >= 0) hide<false>(pw, offset, at);
+#pragma unroll
+        for (int n = 0; n < 16; ++n) {  // den sums the weights that num has
+          const uint32_t both = pw[n / 4][n % 4];
+          (n % 2 ? d1 : d0) += low_half(both) + high_half(both);
         }
       },
       [&](uint32_t, uint32_t u, bool add) { add_rows<kD>(O, pw, u, add); }
@@ -337,6 +356,10 @@ __device__ __forceinline__ void compute_dq(
   float X[32], D[32], Y[kD / 64][32];
   barrier_wait(shared_address(&m.own), job.round & 1);
   load_own<kD>(q, m.x[group], at);
+  constexpr bool kInside =
+      kD == 64;  // registers for do as well: shared memory feeds one operand alone
+  uint32_t w[kInside ? kD / 16 : 1][4];
+  if constexpr (kInside) load_own<kD>(w, m.w[group], at);
   const int64_t t0 = int64_t(job.bh) * p.padded + int64_t(own) * 64 + at.row;
   const bool inside = int64_t(own) * 64 < p.padded;
   const float inverse[2] = {inside ? p.factor[t0] : 0.f, inside ? p.factor[t0 + 8] : 0.f};
@@ -346,32 +369,33 @@ __device__ __forceinline__ void compute_dq(
       m,
       [&](uint32_t y, uint32_t u) {
         rows_by_rows<kD>(X, q, y);
-        rows_by_rows<kD>(D, shared_address(m.w[group]), u);
+        if constexpr (kInside) {
+          rows_by_rows<kD>(D, w, u);
+        } else {
+          rows_by_rows<kD>(D, shared_address(m.w[group]), u);
+        }
       },
       [&](int other) {
         settle(X);
         settle(D);
         settle_all(Y);
         const int offset = other - 64 * own;
-        Polynomial y;
 #pragma unroll
-        for (int e = 0; e < 32; e += 2) {
-          if (e % 4 == 0) y = polynomial<kOrder, true>(p, X + e);
-          float d[2];
+        for (int e = 0; e < 32; e += 4) {
+          const Polynomial y = polynomial<kOrder, true>(p, X + e);
+          float d[4];
 #pragma unroll
-          for (int n = 0; n < 2; ++n) {
-            const int row = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair + n + offset;
-            d[n] = y.slope[e % 4 + n] * (D[e + n] - delta[e / 2 % 2]) * inverse[e / 2 % 2];
-            if (column > row) d[n] = 0.f;
-          }
+          for (int n = 0; n < 4; ++n) d[n] = y.slope[n] * (D[e + n] - delta[n / 2]);
           dx[e / 8][e / 2 % 4] = pack(d[0], d[1]);
+          dx[e / 8][e / 2 % 4 + 1] = pack(d[2], d[3]);
         }
+        if (offset >= 0) hide<false>(dx, offset, at);
       },
       [&](uint32_t y, uint32_t, bool add) { add_rows<kD>(Y, dx, y, add); }
   );
   settle_all(Y);
   free_own(m);
-  store_own<kD>(Y, 1.f, 1.f, p.dq, false, job, int64_t(own) * 64, p.T, p.K, at);
+  store_own<kD>(Y, inverse[0], inverse[1], p.dq, false, job, int64_t(own) * 64, p.T, p.K, at);
 }
 
 template <int kD, int kOrder>
@@ -384,10 +408,22 @@ __device__ __forceinline__ void compute_dkv(
   float X[kColumns / 2], D[kColumns / 2], dK[kD / 64][32], dV[kD / 64][32];
   barrier_wait(shared_address(&m.own), job.round & 1);
   const int64_t t0 = int64_t(job.bh) * p.padded + at.pair;
+  float2 inverse[kColumns / 8], delta[kColumns / 8];  // of the others
+  const auto fetch = [&](int other) {
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+      inverse[j] = *reinterpret_cast<const float2*>(p.factor + t0 + other + 8 * j);
+      delta[j] = *reinterpret_cast<const float2*>(p.delta + t0 + other + 8 * j);
+    }
+  };
+  constexpr bool kAhead = kD == 64;  // registers to have them before they are wanted
+  int next = 64 * job.start;
   walk<kD, Part::dkv, kColumns, false>(
       job,
       m,
       [&](uint32_t y, uint32_t u) {
+        if (kAhead) fetch(next);
+        next += kColumns;
         rows_by_rows<kD>(X, shared_address(m.x[group]), y);
         rows_by_rows<kD>(D, shared_address(m.w[group]), u);
       },
@@ -396,29 +432,24 @@ __device__ __forceinline__ void compute_dkv(
         settle(D);
         settle_all(dK);
         settle_all(dV);
+        if (!kAhead) fetch(other);
         const int offset = other - 64 * own;
 #pragma unroll
         for (int j = 0; j < kColumns / 8; ++j) {
           const Polynomial y = polynomial<kOrder, true>(p, X + 4 * j);
-          const int64_t t = t0 + other + 8 * j;
-          const float2 inverse = *reinterpret_cast<const float2*>(p.factor + t);
-          const float2 delta = *reinterpret_cast<const float2*>(p.delta + t);
 #pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            float a[2], d[2];
-#pragma unroll
-            for (int n = 0; n < 2; ++n) {
-              const int e = 4 * j + 2 * h + n;
-              const float f = n ? inverse.y : inverse.x;
-              a[n] = y.value[e % 4];
-              d[n] = y.slope[e % 4] * (D[e] - (n ? delta.y : delta.x)) * f;
-              if (8 * j + at.pair + n + offset < at.row + 8 * h) a[n] = d[n] = 0.f;
-            }
-            const uint32_t both = pack(a[0], a[1]);  // as num and den had them
-            pw[j / 2][2 * (j % 2) + h] =
-                pack(low_half(both) * inverse.x, high_half(both) * inverse.y);
-            dx[j / 2][2 * (j % 2) + h] = pack(d[0], d[1]);
+          for (int n = 0; n < 4; n += 2) {
+            const float *w = y.value + n, *s = y.slope + n, *d = D + 4 * j + n;
+            const float2 f = inverse[j];
+            const uint32_t both = pack(w[0], w[1]);  // as num and den had them
+            pw[j / 2][2 * (j % 2) + n / 2] = pack(low_half(both) * f.x, high_half(both) * f.y);
+            dx[j / 2][2 * (j % 2) + n / 2] =
+                pack(s[0] * (d[0] - delta[j].x) * f.x, s[1] * (d[1] - delta[j].y) * f.y);
           }
+        }
+        if (offset < 64) {
+          hide<true>(pw, offset, at);
+          hide<true>(dx, offset, at);
         }
       },
       [&](uint32_t y, uint32_t u, bool add) {

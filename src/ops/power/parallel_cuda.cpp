@@ -64,29 +64,34 @@ void use_kept(cuda::PowerParallel& p, const at::Tensor& kept) {
   p.inverse = kept.data_ptr<float>() + half;
 }
 
-Result forward(const Inputs& in, const State&, const Options& options) {
+Result compute(const Inputs& in, const Options& options, bool keep) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, options);
   Result y;
   y.o = at::empty({x.p.B, x.p.T, x.p.H, x.p.V}, x.v.options());
-  const int64_t size = x.p.B * x.p.H * (x.p.padded + x.p.T * x.p.V / 2);
-  y.norm = at::empty({size}, x.v.options().dtype(at::kFloat));
-  use_kept(x.p, y.norm);
+  if (keep) {
+    const int64_t size = x.p.B * x.p.H * (x.p.padded + x.p.T * x.p.V / 2);
+    y.norm = at::empty({size}, x.v.options().dtype(at::kFloat));
+    use_kept(x.p, y.norm);
+  }
   x.p.o = rows(y.o, x.p.H);
   C10_CUDA_CHECK(cuda::power_parallel_forward(x.p, x.stream));
   y.form = "parallel kernel";
   return y;
 }
+Result forward(const Inputs& in, const State&, const Options& options) {
+  return compute(in, options, backward_follows());
+}
 
 std::vector<at::Tensor> backward(
     const Inputs& in,
-    const State& state,
+    const State&,
     const Options& options,
     const Result& given,
     const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
-  const Result y = given.o.defined() && given.norm.defined() ? given : forward(in, state, options);
+  const Result y = given.o.defined() && given.norm.defined() ? given : compute(in, options, true);
   Problem x(in, options);
   cuda::PowerParallel& p = x.p;
   const int64_t G = x.k.size(2);

@@ -87,6 +87,15 @@ int power_registers(int K);  // of the state, per thread
 cudaError_t power_forward(const PowerSweep&, cudaStream_t);
 cudaError_t power_backward(const PowerSweep&, cudaStream_t);
 
+// A gradient of rows of `width` numbers, bf16: the sum of the blocks (blocks,rows,group,width) and of each group.
+struct PowerSum {
+  const float* from = nullptr;
+  void* to = nullptr;  // (rows,width)
+  int64_t rows = 0;
+  int width = 0, group = 1, blocks = 1;
+};
+cudaError_t power_sum(const PowerSum&, cudaStream_t);
+
 // dg (B,T,H/group) from what power_backward left in p. Between two segments the flow is <Z, S> itself.
 struct PowerGate {
   const float* end = nullptr;  // (B,H/group): <dS_T, S_T>; null: 0

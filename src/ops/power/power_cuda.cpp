@@ -115,14 +115,14 @@ void use_kept(Problem& x, const at::Tensor& kept) {
   x.p.den = kept.data_ptr<float>() + half;
 }
 
-Result forward(const Inputs& in, const State& state, const Options& options) {
+Result compute(const Inputs& in, const State& state, const Options& options, bool keep) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state, options);
   x.cut(false);
   Result y;
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
   x.p.o = rows(y.o, x.H);
-  if (x.p.normalise) {
+  if (x.p.normalise && keep) {
     y.norm = at::empty({x.B * x.H * x.T * (1 + x.V / 2)}, x.q.options().dtype(at::kFloat));
     use_kept(x, y.norm);
   }
@@ -134,6 +134,9 @@ Result forward(const Inputs& in, const State& state, const Options& options) {
   C10_CUDA_CHECK(cuda::power_forward(x.p, x.stream));
   y.form = "chunked kernel";
   return y;
+}
+Result forward(const Inputs& in, const State& state, const Options& options) {
+  return compute(in, state, options, backward_follows());
 }
 
 // A gradient of (B,T,H,width) as the kernel writes it, and as the op returns it: (blocks,..) in fp32 where
@@ -152,10 +155,19 @@ struct Gradient {
     );
     to = rows(whole[0], x.H);
   }
-  at::Tensor result() const {
-    at::Tensor sum = whole.size(0) == 1 ? whole[0] : whole.sum(0);
-    if (sum.size(2) != G) sum = sum.unflatten(2, {G, sum.size(2) / G}).sum(3);
-    return sum.to(at::kBFloat16);
+  at::Tensor result(cudaStream_t stream) const {
+    if (whole.scalar_type() == at::kBFloat16) return whole[0];
+    const int64_t B = whole.size(1), T = whole.size(2), H = whole.size(3), width = whole.size(4);
+    const at::Tensor sum = at::empty({B, T, G, width}, whole.options().dtype(at::kBFloat16));
+    cuda::PowerSum p;
+    p.from = whole.data_ptr<float>();
+    p.to = sum.data_ptr();
+    p.rows = B * T * G;
+    p.width = int(width);
+    p.group = int(H / G);
+    p.blocks = int(whole.size(0));
+    C10_CUDA_CHECK(cuda::power_sum(p, stream));
+    return sum;
   }
 };
 
@@ -169,7 +181,7 @@ std::vector<at::Tensor> backward(
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state, options);
   Result y = given;
-  if (x.p.normalise && !(y.o.defined() && y.norm.defined())) y = forward(in, state, options);
+  if (x.p.normalise && !(y.o.defined() && y.norm.defined())) y = compute(in, state, options, true);
   PowerSweep& p = x.p;
   const at::TensorOptions wide = x.q.options().dtype(at::kFloat);
   x.cut(p.decays);
@@ -228,7 +240,7 @@ std::vector<at::Tensor> backward(
     C10_CUDA_CHECK(cuda::power_gate(p, gate, x.stream));
     dg = dg.to(in.g.scalar_type());
   }
-  std::vector<at::Tensor> all = {dq.result(), dk.result(), dv.result(), dg};
+  std::vector<at::Tensor> all = {dq.result(x.stream), dk.result(x.stream), dv.result(x.stream), dg};
   if (dS0.defined()) {
     if (p.normalise) dS0.select(3, x.V).copy_(ones.sum(0));
     if (x.G != x.H) dS0 = dS0.unflatten(1, {x.G, x.H / x.G}).sum(2);

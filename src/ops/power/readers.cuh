@@ -9,12 +9,12 @@ namespace {
 // Own features as operands: x[block][half], token g + 8 half, dims 8 block + 2t, + 1.
 template <int kWidth>
 __device__ __forceinline__ void load_own(
-    uint32_t (&x)[kWidth / 8][2], const RowTile<kWidth>& rows, const Lane& at
+    uint32_t (&x)[kWidth / 8][2], const RowTile<kWidth>& rows, const Reader& at
 ) {
 #pragma unroll
   for (int n = 0; n < kWidth / 8; n += 2) {
     uint32_t four[4];
-    const int row = 16 * at.warp + 8 * (at.lane / 8 % 2) + at.lane % 8;
+    const int row = 16 * at.tile + 8 * (at.lane / 8 % 2) + at.lane % 8;
     load_matrices(four, rows.at(row, n + at.lane / 16));
     x[n][0] = four[0], x[n][1] = four[1], x[n + 1][0] = four[2], x[n + 1][1] = four[3];
   }
@@ -96,7 +96,7 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// dx += J(x)^T dm(x),  dm(x) = factor (w (W S)^T + shift (ones)) of the two own tokens; flow = m(x).dm(x).
+// dx = J(x)^T dm(x),  dm(x) = factor (w (W S)^T + shift (ones)) of the two own tokens; flow = m(x).dm(x).
 template <int kK, int kV>
 __device__ __forceinline__ void read_gradient(
     float (&dx)[kK / 8][4],
@@ -111,7 +111,7 @@ __device__ __forceinline__ void read_gradient(
 ) {
   using Of = Features<kK>;
   const uint32_t base = shared_address(copy) + uint32_t(at.lane) * Of::kStride;
-  // dm(x) of the features 2t, 2t + 1 of a tile: d[token][feature].
+  // dm(x) / factor of the features 2t, 2t + 1 of a tile: d[token][feature].
   const auto gradient = [&](int tile, float(&d)[2][2]) {
     float sum[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
@@ -127,8 +127,8 @@ __device__ __forceinline__ void read_gradient(
     const float2 one = *reinterpret_cast<const float2*>(ones + 8 * tile + 2 * at.t);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      d[h][0] = (sum[2 * h] + shift[h] * one.x) * factor[h];
-      d[h][1] = (sum[2 * h + 1] + shift[h] * one.y) * factor[h];
+      d[h][0] = sum[2 * h] + shift[h] * one.x;
+      d[h][1] = sum[2 * h + 1] + shift[h] * one.y;
     }
   };
   unrolled<Of::kBlocks>([&](auto number) {
@@ -178,8 +178,12 @@ __device__ __forceinline__ void read_gradient(
       flow[h] += d[h][0] * low_half(x[n][h]) + d[h][1] * high_half(x[n][h]);
     }
   }
-  flow[0] = quad_sum(flow[0]);
-  flow[1] = quad_sum(flow[1]);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    flow[h] = quad_sum(flow[h]) * factor[h];
+#pragma unroll
+    for (int n = 0; n < kK / 8; ++n) dx[n][2 * h] *= factor[h], dx[n][2 * h + 1] *= factor[h];
+  }
 }
 
 // X (16 own tokens by the 16 others of a block) = a . others, over kWidth dims.
@@ -241,30 +245,78 @@ __device__ __forceinline__ void accumulate(
   accumulate<kWidth>(Y, both, others, block, at);
 }
 
-// Half of `products`: 8 others, from row `first` on, kWidth = 32 dims.
+// Half of `products`: 8 others, from row `first` on.
+template <int kWidth>
 __device__ __forceinline__ void products_of_8(
-    float (&X)[4], const uint32_t (&a)[4][2], const RowTile<32>& others, int first, const Lane& at
+    float (&X)[4],
+    const uint32_t (&a)[kWidth / 8][2],
+    const RowTile<kWidth>& others,
+    int first,
+    const Lane& at
 ) {
-  uint32_t b[4];
-  load_matrices(b, others.at(first + at.lane % 8, at.lane / 8));
 #pragma unroll
   for (int e = 0; e < 4; ++e) X[e] = 0.f;
 #pragma unroll
-  for (int k = 0; k < 2; ++k) {
-    const uint32_t own[4] = {a[2 * k][0], a[2 * k][1], a[2 * k + 1][0], a[2 * k + 1][1]};
-    multiply_add(X, own, b[2 * k], b[2 * k + 1]);
+  for (int k = 0; k < kWidth / 8; k += 4) {
+    uint32_t b[4];
+    if constexpr (kWidth == 16) {
+      uint32_t two[2];
+      load_two_matrices(two, others.at(first + at.lane % 8, at.lane / 8 % 2));
+      b[0] = two[0], b[1] = two[1];
+    } else {
+      load_matrices(b, others.at(first + at.lane % 8, k + at.lane / 8));
+    }
+#pragma unroll
+    for (int n = 0; n < 4 && k + n < kWidth / 8; n += 2) {
+      const uint32_t own[4] = {a[k + n][0], a[k + n][1], a[k + n + 1][0], a[k + n + 1][1]};
+      multiply_add(X, own, b[n], b[n + 1]);
+    }
   }
 }
 
-// M_ts of an own token and another of the chunk; 0 where they do not see each other. Without a decay every G is 0.
-template <Role kRole>
-__device__ __forceinline__ float decay_between(float G_own, float G_other, int own, int other) {
-  const bool future = kRole == Role::dkv;
-  const float decay = exp2_fast(future ? G_other - G_own : G_own - G_other);
-  return (future ? other >= own : other <= own) ? decay : 0.f;
+// M_ts of own tokens `own`, + 8 and others `other`, + 1, as an accumulator has them; 0 where they do not see each
+// other, which is in question inside a block of 16 alone. kPlain: there is no decay, and they do.
+template <Role kRole, bool kPlain>
+__device__ __forceinline__ void decays_between(
+    float (&M)[4], const Factors& f, bool decays, int own, int other
+) {
+  constexpr bool kFuture = kRole == Role::dkv;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) M[e] = 1.f;
+  if (kPlain) return;
+  if (decays) {
+    const float2 G = *reinterpret_cast<const float2*>(f.G + other);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float until = f.G[own + e / 2 * 8] - (e % 2 ? G.y : G.x);
+      M[e] = exp2_fast(kFuture ? -until : until);
+    }
+  }
+  if (own / 16 != other / 16) return;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const int ahead = own + e / 2 * 8 - other - e % 2;
+    if (kFuture ? ahead > 0 : ahead < 0) M[e] = 0.f;
+  }
 }
 
-// The first kN tiles of 8 columns. rest: what rounding to bf16 leaves of them.
+// body(block, whether it is plain) for blocks [first, end) of others; `tile`: the own tokens'.
+template <class Body>
+__device__ __forceinline__ void for_blocks(
+    int first, int end, int tile, bool decays, const Body& body
+) {
+#pragma unroll 1
+  for (int block = first; block < end; ++block) {
+    if (decays || block == tile) {
+      body(block, std::false_type{});
+    } else {
+      body(block, std::true_type{});
+    }
+  }
+}
+
+// The first kN tiles of 8 columns. kRest: what rounding to bf16 leaves of them. Rows of bf16 go through shared memory,
+// so that whole lines are written.
 template <int kN, bool kRest = false, int kAll = kN>
 __device__ __forceinline__ void store_rows(
     const float (&Y)[kAll][4],
@@ -277,29 +329,40 @@ __device__ __forceinline__ void store_rows(
     int first,
     int width,
     const float (&factor)[2],
-    const Lane& at
+    unsigned char* staging,
+    const Reader& at
 ) {
+  constexpr int kStride = 16 * kN + 16;  // bytes; free of bank conflicts
+  start += 16 * at.tile;
+  const int rows = int(min(int64_t(16), p.T - start));
+  const int64_t base = row_at(to, job, start) + offset + first;
+  if (wide) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int64_t t = start + 16 * at.warp + at.g + 8 * h;
-    if (t >= p.T) continue;
-#pragma unroll
-    for (int n = 0; n < kN; ++n) {
-      const int column = first + 8 * n + 2 * at.t;
-      if (column >= width) continue;
-      float a = Y[n][2 * h] * factor[h], b = Y[n][2 * h + 1] * factor[h];
-      if (kRest) {
-        const uint32_t both = pack(a, b);
-        a -= low_half(both);
-        b -= high_half(both);
-      }
-      if (wide) {
-        *reinterpret_cast<float2*>(row_of<float>(to, job, t) + offset + column) = {a, b};
-      } else {
-        *reinterpret_cast<uint32_t*>(row_of<__nv_bfloat16>(to, job, t) + offset + column) =
-            pack(a, b);
-      }
+    for (int n = 0; n < 2 * kN; ++n) {
+      const int row = at.g + 8 * (n % 2), column = 8 * (n / 2) + 2 * at.t, e = 2 * (n % 2);
+      float* here = static_cast<float*>(to.data) + base + row * to.t + column;
+      if (row < rows && first + column < width)
+        *reinterpret_cast<float2*>(here) = {
+            Y[n / 2][e] * factor[n % 2], Y[n / 2][e + 1] * factor[n % 2]};
     }
+    return;
+  }
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < 2 * kN; ++n) {
+    const int row = at.g + 8 * (n % 2), e = 2 * (n % 2);
+    const float a = Y[n / 2][e] * factor[n % 2], b = Y[n / 2][e + 1] * factor[n % 2];
+    uint32_t both = pack(a, b);
+    if (kRest) both = pack(a - low_half(both), b - high_half(both));
+    *reinterpret_cast<uint32_t*>(staging + row * kStride + 16 * (n / 2) + 4 * at.t) = both;
+  }
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < kN / 2; ++n) {
+    const int row = (at.lane + 32 * n) / kN, unit = (at.lane + 32 * n) % kN;
+    const uint4 eight = *reinterpret_cast<const uint4*>(staging + row * kStride + 16 * unit);
+    __nv_bfloat16* here = static_cast<__nv_bfloat16*>(to.data) + base + row * to.t + 8 * unit;
+    if (row < rows && first + 8 * unit < width) *reinterpret_cast<uint4*>(here) = eight;
   }
 }
 
@@ -311,11 +374,11 @@ __device__ __forceinline__ void store_numbers(
     const Job& job,
     int block,
     int64_t start,
-    const Lane& at
+    const Reader& at
 ) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int64_t t = start + 16 * at.warp + at.g + 8 * h;
+    const int64_t t = start + 16 * at.tile + at.g + 8 * h;
     if (at.t == 0 && t < p.T) to[(int64_t(block) * p.B * p.H + job.bh) * p.T + t] = value[h];
   }
 }
@@ -330,7 +393,7 @@ __device__ __forceinline__ void attend(
     const unsigned char* copy,
     const Factors& f,
     const PowerSweep& p,
-    const Lane& at
+    const Reader& at
 ) {
 #pragma unroll
   for (int n = 0; n <= kV / 8; ++n) {
@@ -339,7 +402,7 @@ __device__ __forceinline__ void attend(
   }
   read_state<kK>(Y, x, copy, at);
   if (p.decays) {
-    const float r[2] = {f.read[16 * at.warp + at.g], f.read[16 * at.warp + at.g + 8]};
+    const float r[2] = {f.read[16 * at.tile + at.g], f.read[16 * at.tile + at.g + 8]};
 #pragma unroll
     for (int n = 0; n <= kV / 8; ++n) {
 #pragma unroll
@@ -349,31 +412,29 @@ __device__ __forceinline__ void attend(
 #pragma unroll
   for (int h = 0; h < 2; ++h)  // lane t = 0 has the two halves of the column of ones
     den[h] = at.t == 0 ? Y[kV / 8][2 * h] + Y[kV / 8][2 * h + 1] : 0.f;
-  const int own = 16 * at.warp + at.g;
-  const float G[2] = {f.G[own], f.G[own + 8]};
-#pragma unroll 1
-  for (int block = 0; block <= at.warp; ++block) {
+  const int own = 16 * at.tile + at.g;
+  for_blocks(0, at.tile + 1, at.tile, p.decays, [&](int block, auto plain) {
+    constexpr bool kPlain = decltype(plain)::value;
     float X[2][4];
     products<kK>(X, x, s.y, block, at);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
-      const int column = 16 * block + 8 * n + 2 * at.t;
-      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
+      float M[4];
+      decays_between<Role::forward, decltype(plain)::value>(
+          M, f, p.decays, own, 16 * block + 8 * n + 2 * at.t
+      );
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         float &a = X[n][2 * h], &b = X[n][2 * h + 1];
-        const int row = own + 8 * h;
-        a = decay_between<Role::forward>(G[h], G_other.x, row, column) *
-            ((p.c2 * a + p.c1) * a + p.c0);
-        b = decay_between<Role::forward>(G[h], G_other.y, row, column + 1) *
-            ((p.c2 * b + p.c1) * b + p.c0);
+        a = M[2 * h] * ((p.c2 * a + p.c1) * a + p.c0);
+        b = M[2 * h + 1] * ((p.c2 * b + p.c1) * b + p.c0);
         const uint32_t both = pack(a, b);  // den sums the weights that num has
         a = low_half(both), b = high_half(both);
         den[h] += a + b;
       }
     }
     accumulate<kV>(Y, X, s.u, block, at);
-  }
+  });
   den[0] = quad_sum(den[0]);
   den[1] = quad_sum(den[1]);
 }
@@ -385,22 +446,24 @@ __device__ __forceinline__ void compute_o(
     const Factors& f,
     const PowerSweep& p,
     const Job& job,
-    int64_t start,
-    const Lane& at
+    unsigned char* staging,
+    const Reader& at
 ) {
   uint32_t x[kK / 8][2];
   load_own<kK>(x, s.x, at);
   float Y[kV / 8 + 1][4], den[2], factor[2];
   attend<kK, kV>(Y, den, x, s, copy, f, p, at);
-  if (p.den != nullptr && job.block == 0) store_numbers(p.den, den, p, job, 0, start, at);
+  if (p.den != nullptr && job.block == 0) store_numbers(p.den, den, p, job, 0, f.start, at);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     if (p.clamps) den[h] = fmaxf(den[h], p.eps);
     factor[h] = p.normalise ? 1.f / den[h] : 1.f;
   }
-  store_rows<kV / 8>(Y, p.o, false, 0, job, start, p, job.block * kV, p.V, factor, at);
+  store_rows<kV / 8>(Y, p.o, false, 0, job, f.start, p, job.block * kV, p.V, factor, staging, at);
   if (p.o_rest.data != nullptr)
-    store_rows<kV / 8, true>(Y, p.o_rest, false, 0, job, start, p, job.block * kV, p.V, factor, at);
+    store_rows<kV / 8, true>(
+        Y, p.o_rest, false, 0, job, f.start, p, job.block * kV, p.V, factor, staging, at
+    );
 }
 
 template <int kK, int kV>
@@ -411,49 +474,54 @@ __device__ __forceinline__ void compute_dq(
     const Factors& f,
     const PowerSweep& p,
     const Job& job,
-    int64_t start,
-    const Lane& at
+    unsigned char* staging,
+    const Reader& at
 ) {
   uint32_t x[kK / 8][2], w[kV / 8][2];
   load_own<kK>(x, s.x, at);
   load_own<kV>(w, s.w, at);
-  const int own = 16 * at.warp + at.g;
-  const float inverse[2] = {f.inverse[own], f.inverse[own + 8]};
-  const float delta[2] = {f.delta[own], f.delta[own + 8]}, G[2] = {f.G[own], f.G[own + 8]};
+  const int own = 16 * at.tile + at.g;
   float dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
-  const float read[2] = {
-      (p.decays ? f.read[16 * at.warp + at.g] : 1.f) * inverse[0],
-      (p.decays ? f.read[16 * at.warp + at.g + 8] : 1.f) * inverse[1]};
-  const float shift[2] = {-delta[0], -delta[1]};
-  read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, shift, at);
-#pragma unroll 1
-  for (int block = 0; block <= at.warp; ++block) {
+  {
+    const float read[2] = {f.read[own] * f.inverse[own], f.read[own + 8] * f.inverse[own + 8]};
+    const float shift[2] = {-f.delta[own], -f.delta[own + 8]};
+    read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, shift, at);
+  }
+  const float inverse[2] = {f.inverse[own], f.inverse[own + 8]};
+  const float delta[2] = {f.delta[own], f.delta[own + 8]};
+  for_blocks(0, at.tile + 1, at.tile, p.decays, [&](int block, auto plain) {
+    constexpr bool kPlain = decltype(plain)::value;
     float X[2][4], D[2][4];
     products<kK>(X, x, s.y, block, at);
     products<kV>(D, w, s.u, block, at);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       const int column = 16 * block + 8 * n + 2 * at.t;
-      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
+      float M[4];
+      decays_between<Role::dq, kPlain>(M, f, p.decays, own, column);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int row = own + 8 * (e / 2), other = column + e % 2;
-        const float M =
-            decay_between<Role::dq>(G[e / 2], e % 2 ? G_other.y : G_other.x, row, other);
-        const float dw = M * (D[n][e] - delta[e / 2]) * inverse[e / 2];
-        if (row != other) crossing[e / 2] += dw * ((p.c2 * X[n][e] + p.c1) * X[n][e] + p.c0);
-        X[n][e] = dw * (2.f * p.c2 * X[n][e] + p.c1);
+      for (int e = 0; e < 4; ++e) D[n][e] = M[e] * (D[n][e] - delta[e / 2]) * inverse[e / 2];  // dw
+      if (!kPlain && p.decays) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          if (own + e / 2 * 8 != column + e % 2)
+            crossing[e / 2] += D[n][e] * ((p.c2 * X[n][e] + p.c1) * X[n][e] + p.c0);
+        }
       }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) X[n][e] = D[n][e] * (2.f * p.c2 * X[n][e] + p.c1);
     }
     accumulate<kK>(dx, X, s.y, block, at);
-  }
+  });
   const float one[2] = {1.f, 1.f};
-  store_rows<kK / 8>(dx, p.dq, p.wide_dq, job.block * p.dq_block, job, start, p, 0, p.K, one, at);
+  store_rows<kK / 8>(
+      dx, p.dq, p.wide_dq, job.block * p.dq_block, job, f.start, p, 0, p.K, one, staging, at
+  );
   if (p.decays) {
     crossing[0] = quad_sum(crossing[0]);
     crossing[1] = quad_sum(crossing[1]);
-    store_numbers(p.rho, flow, p, job, job.block, start, at);
-    store_numbers(p.early, crossing, p, job, job.block, start, at);
+    store_numbers(p.rho, flow, p, job, job.block, f.start, at);
+    store_numbers(p.early, crossing, p, job, job.block, f.start, at);
   }
 }
 
@@ -468,29 +536,19 @@ __device__ __forceinline__ void meet_others(
     const FullStage<kK, kV, Role::dkv, false>& s,
     const Factors& f,
     const PowerSweep& p,
-    int tokens,
-    const Lane& at
+    const Reader& at
 ) {
-  const int own = 16 * at.warp + at.g;
-  const float G[2] = {f.G[own], f.G[own + 8]};
+  const int own = 16 * at.tile + at.g;
 #pragma unroll 1
-  for (int block = at.warp; block < (tokens + 15) / 16; ++block) {
+  for (int block = at.tile; block < (f.tokens + 15) / 16; ++block) {
     uint32_t P[4], dP[4];
-    float X[2][4], D[2][4] = {};
-    if constexpr (kK <= 16) {
-      products<kK>(X, x, s.y, block, at);
-      products<kV>(D, w, s.u, block, at);
-    }
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < 2; ++n) {  // registers for half of them at a time
       const int column = 16 * block + 8 * n + 2 * at.t;
-      if constexpr (kK > 16) {  // registers for half of them at a time
-        products_of_8(X[0], x, s.y, 16 * block + 8 * n, at);
-        if constexpr (kKeys) products_of_8(D[0], w, s.u, 16 * block + 8 * n, at);
-      }
-      const float(&Xn)[4] = X[kK <= 16 ? n : 0];
-      const float(&Dn)[4] = D[kK <= 16 ? n : 0];
-      const float2 G_other = *reinterpret_cast<const float2*>(f.G + column);
+      float X[4], D[4] = {}, M[4];
+      products_of_8<kK>(X, x, s.y, 16 * block + 8 * n, at);
+      if constexpr (kKeys) products_of_8<kV>(D, w, s.u, 16 * block + 8 * n, at);
+      decays_between<Role::dkv, false>(M, f, p.decays, own, column);
       const float2 inverse = *reinterpret_cast<const float2*>(f.inverse + column);
       const float2 delta = *reinterpret_cast<const float2*>(f.delta + column);
 #pragma unroll
@@ -498,14 +556,11 @@ __device__ __forceinline__ void meet_others(
         float weight[2], slope[2];
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const int row = own + 8 * h, other = column + e;
-          const float x_ts = Xn[2 * h + e];
-          const float M = decay_between<Role::dkv>(G[h], e ? G_other.y : G_other.x, row, other);
+          const float x_ts = X[2 * h + e], value = (p.c2 * x_ts + p.c1) * x_ts + p.c0;
           const float dw =
-              M * (e ? inverse.y : inverse.x) * (Dn[2 * h + e] - (e ? delta.y : delta.x));
-          const float value = (p.c2 * x_ts + p.c1) * x_ts + p.c0;
-          if (row != other) crossing[h] += dw * value;
-          weight[e] = M * value;
+              M[2 * h + e] * (e ? inverse.y : inverse.x) * (D[2 * h + e] - (e ? delta.y : delta.x));
+          if (own + 8 * h != column + e) crossing[h] += dw * value;
+          weight[e] = M[2 * h + e] * value;
           slope[e] = dw * (2.f * p.c2 * x_ts + p.c1);
         }
         const uint32_t both = pack(weight[0], weight[1]);  // as num and den had them
@@ -526,15 +581,14 @@ __device__ __forceinline__ void compute_dkv(
     const Factors& f,
     const PowerSweep& p,
     const Job& job,
-    int64_t start,
-    int tokens,
-    const Lane& at
+    unsigned char* staging,
+    const Reader& at
 ) {
   uint32_t x[kK / 8][2], w[kV / 8][2];
   load_own<kK>(x, s.x, at);
   float Y[kV / 8][4] = {}, dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
   const float one[2] = {1.f, 1.f};
-  const float read[2] = {f.read[16 * at.warp + at.g], f.read[16 * at.warp + at.g + 8]};
+  const float read[2] = {f.read[16 * at.tile + at.g], f.read[16 * at.tile + at.g + 8]};
   read_state<kK>(Y, x, copy, at);
 #pragma unroll
   for (int n = 0; n < kV / 8; ++n) {
@@ -544,20 +598,27 @@ __device__ __forceinline__ void compute_dkv(
   constexpr bool kOnce = kK <= 16;  // registers for dv and dk at once
   if constexpr (!kOnce) {
     float none[2] = {0.f, 0.f};
-    meet_others<kK, kV, true, false>(Y, dx, none, x, w, s, f, p, tokens, at);
-    store_rows<kV / 8>(Y, p.dv, p.wide_dv, 0, job, start, p, job.block * kV, p.V, one, at);
+    meet_others<kK, kV, true, false>(Y, dx, none, x, w, s, f, p, at);
+    store_rows<kV / 8>(
+        Y, p.dv, p.wide_dv, 0, job, f.start, p, job.block * kV, p.V, one, staging, at
+    );
   }
   load_own<kV>(w, s.w, at);
   read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, one, at);
-  meet_others<kK, kV, kOnce, true>(Y, dx, crossing, x, w, s, f, p, tokens, at);
+  meet_others<kK, kV, kOnce, true>(Y, dx, crossing, x, w, s, f, p, at);
+  const Reader late(f);
   if constexpr (kOnce)
-    store_rows<kV / 8>(Y, p.dv, p.wide_dv, 0, job, start, p, job.block * kV, p.V, one, at);
-  store_rows<kK / 8>(dx, p.dk, p.wide_dk, job.block * p.dk_block, job, start, p, 0, p.K, one, at);
+    store_rows<kV / 8>(
+        Y, p.dv, p.wide_dv, 0, job, f.start, p, job.block * kV, p.V, one, staging, late
+    );
+  store_rows<kK / 8>(
+      dx, p.dk, p.wide_dk, job.block * p.dk_block, job, f.start, p, 0, p.K, one, staging, late
+  );
   if (p.decays) {
     crossing[0] = quad_sum(crossing[0]);
     crossing[1] = quad_sum(crossing[1]);
-    store_numbers(p.kappa, flow, p, job, job.block, start, at);
-    store_numbers(p.late, crossing, p, job, job.block, start, at);
+    store_numbers(p.kappa, flow, p, job, job.block, f.start, late);
+    store_numbers(p.late, crossing, p, job, job.block, f.start, late);
   }
 }
 

@@ -31,9 +31,6 @@ struct Features {
     for (int m = 0; m < a; ++m) n += 8 * (kBlocks - m);
     return n;
   }
-  __host__ __device__ static constexpr int index(int i, int block) {
-    return first(i / 8) + i % 8 * (kBlocks - i / 8) + block - i / 8;
-  }
   // Slot n of a warp: the block of i, and the block of j.
   __host__ __device__ static constexpr Tile slot(int n) {
     for (int a = 0; a < kBlocks; ++a) {
@@ -73,13 +70,12 @@ __device__ __forceinline__ void for_registers(StateTiles<kK, kV>& S, F&& f) {
 // f(n, m, e, i, j, column) for each element [n][m][e] that stands for a monomial x_i x_j (i = -1: x_j; i = j = -1:
 // 1) of a column of v, or of the ones (column V: this lane's and lane + 4's are to be added). A pair may appear twice.
 template <int kK, int kV, class F>
-__device__ __forceinline__ void for_state(
-    const PowerSweep& p, const Job& job, const Lane& at, F&& f
-) {
+__device__ __forceinline__ void for_state(const PowerSweep& p, const Job& job, F&& f) {
   using Of = Features<kK>;
   unrolled<Of::kSlots>([&](auto number) {
     constexpr int n = decltype(number)::value;
     constexpr Tile tile = Of::slot(n);
+    const Lane at = Lane::anew();
     if (tile.i < 0 && at.warp >= Of::kBlocks) return;
 #pragma unroll
     for (int m = 0; m <= kV / 16; ++m) {
@@ -232,8 +228,9 @@ __device__ __forceinline__ void copy_state(
     constexpr Tile slot = Of::slot(n);
     if (slot.i < 0 && at.warp >= Of::kBlocks) return;
     const int block = slot.i < 0 ? at.warp : slot.block;
-    const int tile =
-        slot.i < 0 ? Of::kTiles - Of::kBlocks + block : Of::index(8 * slot.i + at.warp, block);
+    const int tile = slot.i < 0
+                         ? Of::kTiles - Of::kBlocks + block
+                         : Of::first(slot.i) + at.warp * (Of::kBlocks - slot.i) + block - slot.i;
     float W0 = slot.i < 0 ? p.c1 : slot.i == slot.block ? p.c2 : 2.f * p.c2, W1 = W0;
     if (n == 0 && at.t == 0 && at.warp == 1) W0 = p.c0;
     if (n == 0 && at.t == 0 && at.warp == 0) W1 = 2.f * p.c2;

@@ -46,63 +46,93 @@ struct Factors {
   uint2 write[kC / 2];       // what scales u on its way into the state, in pairs
   uint32_t ones[2][kC / 2];  // the two rows beside u, in pairs
   float kept;                // e^{G_C}
+  int tokens;                // of the chunk
+  int turn;                  // which warp has which tokens changes from chunk to chunk
+  int64_t start;             // the first of them
 };
 
 struct Job {
-  int b, h, bh, block, segment;
+  int b, h, bh, block = 0, segment = 0;
+  int shared;        // the head of k, v and g that query head h reads
   int first, count;  // chunks
+
+  __device__ Job(const PowerSweep& p, int bh)
+      : b(bh / int(p.H)), h(bh % int(p.H)), bh(bh), shared(h / p.state_group) {}
 };
 
 struct Lane {
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  int warp, lane, g, t;
+
+  __device__ explicit Lane(unsigned thread = threadIdx.x)
+      : warp(int(thread / 32 % kWarps)), lane(int(thread % 32)), g(lane / 4), t(lane % 4) {}
   // The same, unknown to the compiler: addresses made of it are made anew and not kept in registers.
-  __device__ static Lane anew() {
-    Lane at;
-    at.warp = hidden(at.warp);
-    at.lane = hidden(at.lane);
-    at.g = at.lane / 4;
-    at.t = at.lane % 4;
-    return at;
+  __device__ static Lane anew() { return Lane(unsigned(hidden(int(threadIdx.x)))); }
+};
+
+// A reader, and which 16 tokens of the chunk are its own. The pairs of tokens grow with `tile`: warps w and w + 4, which
+// one scheduler has, get the same work together, and take turns.
+struct Reader : Lane {
+  int tile;
+
+  __device__ explicit Reader(const Factors& f) : Lane(Lane::anew()) {
+    const int w = warp ^ (f.turn * kWarps / 2);
+    tile = w < kWarps / 2 ? w : 3 * kWarps / 2 - 1 - w;
   }
 };
 
-template <class T>
-__device__ T* row_of(const PowerRows& x, const Job& job, int64_t t) {
-  return static_cast<T*>(x.data) + job.b * x.b + (job.h / x.group) * x.h + t * x.t;
+__device__ __forceinline__ int64_t row_at(const PowerRows& x, const Job& job, int64_t t) {
+  return job.b * x.b + (x.group == 1 ? job.h : job.shared) * x.h + t * x.t;
 }
+template <class T>
+__device__ __forceinline__ T* row_of(const PowerRows& x, const Job& job, int64_t t) {
+  return static_cast<T*>(x.data) + row_at(x, job, t);
+}
+
+// Where the rows of a job come from, at its head and first column.
+struct Source {
+  const __nv_bfloat16* data;
+  int64_t t;  // between two tokens
+  int width;  // columns
+};
+struct Sources {
+  Source x, y, u, w;
+  int64_t T;
+
+  __device__ Sources(const PowerSweep& p, const Job& job, bool reverse, int columns) : T(p.T) {
+    const auto at = [&](const PowerRows& rows, int first, int width) -> Source {
+      return {row_of<__nv_bfloat16>(rows, job, 0) + first, rows.t, width - first};
+    };
+    const Source q = at(p.q, 0, p.K), k = at(p.k, 0, p.K);
+    const Source v = at(p.v, job.block * columns, p.V), dO = at(p.dO, job.block * columns, p.V);
+    x = reverse ? k : q, y = reverse ? q : k;
+    u = reverse ? dO : v, w = reverse ? v : dO;
+  }
+};
 
 template <int kWidth>
 __device__ __forceinline__ void load_rows(
-    RowTile<kWidth>& to,
-    const PowerRows& from,
-    const Job& job,
-    int64_t start,
-    int64_t T,
-    int first,
-    int width
+    RowTile<kWidth>& to, const Source& from, int64_t start, int64_t T
 ) {
-  constexpr int kUnits = kWidth / 8;
-  for (int n = hidden(int(threadIdx.x)); n < kC * kUnits; n += kPowerThreads) {
-    const int row = n / kUnits, unit = n % kUnits, column = first + 8 * unit;
-    const bool valid = start + row < T && column < width;
-    const __nv_bfloat16* address = row_of<__nv_bfloat16>(from, job, valid ? start + row : 0);
-    copy_async(to.at(row, unit), address + (valid ? column : 0), valid);
+  constexpr int kUnits = kWidth / 8, kRows = kPowerThreads / kUnits;
+  const unsigned thread = unsigned(hidden(int(threadIdx.x)));
+  const int unit = int(thread % kUnits), first = int(thread / kUnits);
+  const bool inside = 8 * unit < from.width;
+  const __nv_bfloat16* here = from.data + (start + first) * from.t + 8 * unit;
+#pragma unroll
+  for (int n = 0; n < kC / kRows; ++n, here += kRows * from.t) {
+    const bool valid = inside && start + first + n * kRows < T;
+    copy_async(to.at(first + n * kRows, unit), valid ? here : from.data, valid);
   }
 }
 
 template <int kK, int kV, Role kRole, bool kStateOnly>
 __device__ __forceinline__ void load_stage(
-    const PowerSweep& p, const Job& job, int64_t start, FullStage<kK, kV, kRole, kStateOnly>& s
+    const Sources& from, int64_t start, FullStage<kK, kV, kRole, kStateOnly>& s
 ) {
-  const bool reverse = kRole == Role::dkv;
-  const int first = job.block * kV;
-  load_rows(s.y, reverse ? p.q : p.k, job, start, p.T, 0, p.K);
-  load_rows(s.u, reverse ? p.dO : p.v, job, start, p.T, first, p.V);
-  if constexpr (!kStateOnly) {
-    load_rows(s.x, reverse ? p.k : p.q, job, start, p.T, 0, p.K);
-    if constexpr (kRole == Role::dq) load_rows(s.w, p.dO, job, start, p.T, first, p.V);
-    if constexpr (kRole == Role::dkv) load_rows(s.w, p.v, job, start, p.T, first, p.V);
-  }
+  load_rows(s.y, from.y, start, from.T);
+  load_rows(s.u, from.u, start, from.T);
+  if constexpr (!kStateOnly) load_rows(s.x, from.x, start, from.T);
+  if constexpr (!kStateOnly && kRole != Role::forward) load_rows(s.w, from.w, start, from.T);
   copy_commit();
 }
 
@@ -113,16 +143,18 @@ template <Role kRole>
 __device__ __forceinline__ void load_factors(
     const PowerSweep& p, const Job& job, int64_t start, Factors& f
 ) {
-  const int lane = hidden(int(threadIdx.x) % 32);
+  const int first = 4 * hidden(int(threadIdx.x) % 32);
+  const float* g = row_of<float>(p.g, job, 0);
+  const int64_t at = int64_t(job.bh) * p.T;
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
-    const int token = 4 * lane + n;
+    const int token = first + n;
     const bool valid = start + token < p.T;
-    const int64_t t = valid ? start + token : 0, at = int64_t(job.bh) * p.T + t;
-    if (p.decays) copy_number_async(f.G + token, row_of<float>(p.g, job, t), valid);
+    const int64_t t = valid ? start + token : 0;
+    if (p.decays) copy_number_async(f.G + token, g + t * p.g.t, valid);
     if (kRole == Role::forward || !p.normalise) continue;
-    copy_number_async(f.inverse + token, p.den + at, valid);
-    copy_number_async(f.delta + token, p.delta + at, valid);
+    copy_number_async(f.inverse + token, p.den + at + t, valid);
+    copy_number_async(f.delta + token, p.delta + at + t, valid);
   }
   copy_commit();
 }
@@ -130,8 +162,9 @@ __device__ __forceinline__ void load_factors(
 // A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
 template <Role kRole>
 __device__ __forceinline__ float prepare_factors(
-    const PowerSweep& p, const Job& job, int64_t tokens, Factors& f
+    const PowerSweep& p, const Job& job, int64_t start, Factors& f
 ) {
+  const int tokens = int(min(int64_t(kC), p.T - start));
   copy_wait<0>();
   __syncwarp();
   const int lane = threadIdx.x % 32;
@@ -177,7 +210,8 @@ __device__ __forceinline__ float prepare_factors(
     f.ones[0][2 * lane + n / 2] = both.x;
     f.ones[1][2 * lane + n / 2] = both.y;
   }
-  if (lane == 0) f.kept = exp2_fast(last);
+  if (lane == 0)
+    f.kept = exp2_fast(last), f.tokens = tokens, f.start = start, f.turn = int(start / kC % 2);
   return last;
 }
 
