@@ -103,7 +103,7 @@ Json dated(const BenchReport& report) {
 }
 
 void write(const BenchReport& report, const std::string& folder) {
-  const std::string path = fmt::format("{}/bench_{}", folder, report.short_device());
+  const std::string path = fmt::format("{}/bench_{}", folder, short_device(report.device));
   write_file(path + ".json", dated(report).dump(2) + "\n");
   write_file(path + ".md", heading(report) + "\n\n" + table(report).markdown());
   const std::string picture = bench_picture(report);

@@ -62,10 +62,11 @@ struct BenchReport {
   int clock_mhz = 0;
   std::string commit = {};
   std::vector<BenchRow> rows = {};
-  size_t failed() const;             // rows of horner without a time
-  std::string short_device() const;  // h200, cpu
+  size_t failed() const;  // rows of horner without a time
   Json json() const;
 };
+
+std::string short_device(const std::string& described);  // h200, cpu
 
 using BenchKeep = std::function<void(const BenchReport&)>;  // called with every new row
 

@@ -20,8 +20,8 @@ size_t BenchReport::failed() const {
 }
 
 // The last word of the GPU's name: "NVIDIA H200, 132 SMs, sm_90" is h200.
-std::string BenchReport::short_device() const {
-  const std::string name = device.substr(0, device.find(','));
+std::string short_device(const std::string& described) {
+  const std::string name = described.substr(0, described.find(','));
   std::string word = name.substr(name.rfind(' ') + 1);
   for (char& c : word) c = char(std::tolower(c));
   return word;

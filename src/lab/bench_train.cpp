@@ -130,7 +130,8 @@ BenchTrainRow time_steps(
 }  // namespace
 
 BenchTrainReport bench_train(
-    const BenchTrainOptions& o, const std::function<void(const std::string&)>& tell
+    const BenchTrainOptions& o,
+    const std::function<void(const std::string&, const BenchTrainReport&)>& tell
 ) {
   HORNER_CHECK(o.steps >= 1, "steps must be at least 1, got {}", o.steps);
   HORNER_CHECK(o.rounds >= 1, "rounds must be at least 1, got {}", o.rounds);
@@ -140,7 +141,7 @@ BenchTrainReport bench_train(
   BenchTrainReport report{describe_device(device), o, {}};
   for (const std::string& mixer : o.mixer) {
     for (const int64_t D : o.D) {
-      if (tell) tell(fmt::format("{} D={}", mixer, D));
+      if (tell) tell(fmt::format("{} D={}", mixer, D), report);
       BenchTrainRow best;
       Json peer;
       for (int64_t round = 0; round < o.rounds; ++round) {

@@ -56,8 +56,10 @@ struct BenchTrainReport {
   std::vector<BenchTrainRow> rows;
   Json json() const;
 };
+// Tells what comes next, with the rows so far.
 BenchTrainReport bench_train(
-    const BenchTrainOptions& options, const std::function<void(const std::string&)>& tell = {}
+    const BenchTrainOptions& options,
+    const std::function<void(const std::string&, const BenchTrainReport&)>& tell = {}
 );
 
 }  // namespace horner
