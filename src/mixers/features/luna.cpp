@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "mixers/features/scalar_networks.h"
+
 namespace horner {
 
 LunaMap::LunaMap(Mixer& m, int64_t K, const LunaMapOptions& o) : o_(o) {
@@ -21,14 +23,20 @@ LunaMap::LunaMap(Mixer& m, int64_t K, const LunaMapOptions& o) : o_(o) {
   bias2_ = m.register_parameter("map_bias2", uniform({R}, -bound, bound));
 }
 
+at::Tensor LunaMap::networks(const at::Tensor& u) const {
+  const Networks all{fc1_, bias1_, fc2_, bias2_};
+  if (can_apply(u, all)) return apply_networks(u, all);
+  const at::Tensor hidden =
+      (u.unsqueeze(-1).unsqueeze(-1) * fc1_ + bias1_).relu();  // (...,M,R|1,E)
+  const at::Tensor y = o_.shared ? at::matmul(hidden.squeeze(-2), fc2_.to(hidden.scalar_type()).t())
+                                 : (hidden * fc2_).sum(-1);
+  return y + bias2_;
+}
+
 at::Tensor LunaMap::operator()(const at::Tensor& given) const {
   const at::Tensor x = wide(given);
   const at::Tensor u = wide(at::matmul(x, w_.to(x.scalar_type()).t())) + b_;  // (...,M)
-  const at::Tensor hidden =
-      (u.unsqueeze(-1).unsqueeze(-1) * fc1_ + bias1_).relu();  // (...,M,R|1,E)
-  at::Tensor y = o_.shared ? at::matmul(hidden.squeeze(-2), fc2_.to(hidden.scalar_type()).t())
-                           : (hidden * fc2_).sum(-1);
-  y = y + bias2_;  // (...,M,R)
+  at::Tensor y = networks(u);                                                 // (...,M,R)
   if (o_.nonnegative) y = y.relu();
   y = y.flatten(-2) / std::sqrt(double(o_.projections));
   if (o_.envelope == "gauss")

@@ -43,6 +43,8 @@ class LunaMap {
   at::Tensor operator()(const at::Tensor& x) const;  // (...,K) -> (...,M R)
 
  private:
+  at::Tensor networks(const at::Tensor& u) const;  // (...,M) -> (...,M,R)
+
   LunaMapOptions o_;
   at::Tensor w_, b_;        // (M,K), (M)
   at::Tensor fc1_, bias1_;  // (R,E), or (1,E) shared
