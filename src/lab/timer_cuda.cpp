@@ -13,7 +13,8 @@
 namespace horner {
 namespace {
 
-constexpr double kWarmUpMs = 50;
+constexpr double kWarmUpMs = 50,
+                 kEnoughMs = 2000;  // after that no more repeats: the call is a slow one
 
 struct Event {
   cudaEvent_t event;
@@ -43,12 +44,15 @@ Times events(const Work& work, int repeats, int calls) {
     warm += ms_between(start, end);
   }
   std::vector<double> ms;
-  for (int i = 0; i < repeats; ++i) {
+  double spent = 0;
+  for (int i = 0; i < repeats && spent < kEnoughMs; ++i) {
     if (flush.defined()) flush.fill_(float(i));
     start.record();
     work();
     end.record();
-    ms.push_back(ms_between(start, end) / calls);
+    const double taken = ms_between(start, end);
+    spent += taken;
+    ms.push_back(taken / calls);
   }
   return times_of(ms);
 }
