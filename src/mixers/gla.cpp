@@ -27,7 +27,7 @@ Gla::Gla(int64_t D, const Options& o) : Mixer("gla", D), o_(o) {
   decay_down_ = linear(*this, "decay_down", xavier(o.rank, D, gain));
   decay_up_ =
       linear(*this, "decay_up", xavier(H * (o.tie_pair_decay ? K / 2 : K), o.rank, gain), true);
-  gate_ = linear(*this, "gate", xavier(H * V, D, gain), true);
+  if (o.gate) gate_ = linear(*this, "gate", xavier(H * V, D, gain), true);
   out_ = linear(*this, "out", xavier(D, H * V, gain));
   conv_ = short_conv(*this, "conv", H * (2 * K + V), {o.conv, "silu", false});
   norm_ = head_norm(*this, "norm", o.norm, 1e-5, {V});
@@ -52,8 +52,8 @@ at::Tensor Gla::mix(const at::Tensor& x, Pass& pass) {
   if (o_.tie_pair_decay) in.g = at::cat({in.g, in.g}, -1);
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
-  const at::Tensor o = norm_(pass.run("linear", in, options).o);
-  return out_(at::silu(gate_(x)) * join_heads(o));
+  const at::Tensor o = join_heads(norm_(pass.run("linear", in, options).o));
+  return out_(o_.gate ? at::silu(gate_(x)) * o : o);
 }
 
 }  // namespace horner

@@ -19,6 +19,7 @@ struct GlaOptions {
   int64_t rank = 16;
   double temperature = 16;
   std::string norm = "rms";
+  bool gate = true;
   int64_t conv = 0;
   bool tie_pair_decay = false;
   PositionOptions position;
@@ -30,7 +31,8 @@ struct GlaOptions {
     visit("expand_v", expand_v, "width of all values over D");
     visit("rank", rank, "rank of the decay's projection");
     visit("temperature", temperature, "the log of the forget gate is divided by this");
-    visit("norm", norm, "per head, before the gate", {"rms", "layer"});
+    visit("norm", norm, "per head, before the gate", {"rms", "layer", "none"});
+    visit("gate", gate, "the output is gated by SiLU(x Wr + br)");
     visit("conv", conv, "kernel of the short convolution on q, k, v; 0: none");
     visit("tie_pair_decay", tie_pair_decay, "channels j and j + K/2 decay alike");
     visit("position", position, "where a token stands");

@@ -169,6 +169,7 @@ const std::vector<MixerType>& mixers() {
            "",
            {"",
             "norm=layer,conv=4",
+            "norm=none,gate=false",
             "position.kind=rope,tie_pair_decay=true",
             "position.kind=selective_rope"},
            {"heads=3", "rank=0", "temperature=0", "heads=8,tie_pair_decay=true"}}
