@@ -194,6 +194,43 @@ __device__ inline float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
+// M_ts of a warpgroup's own tokens and others, 0 where they do not see each other.
+template <bool kFuture, bool kDecay>
+struct Decays {
+  const float* since = nullptr;
+  const double* before = nullptr;
+  double own_before = 0;
+  float own[2] = {},
+        now[2] = {};  // log2 since the start of the block: of their own, of that of the others
+
+  __device__ Decays(const PowerParallel& p, const Pairs& job, int block, const Place& at) {
+    if (!kDecay) return;
+    const int64_t head = job.b * (p.H / p.g_group) + job.h / p.g_group, blocks = p.padded / 64;
+    since = p.since + head * p.padded;
+    before = p.before + head * blocks;
+    if (block >= blocks) return;
+    own_before = before[block];
+    for (int h = 0; h < 2; ++h) own[h] = since[64 * block + at.row + 8 * h];
+  }
+  __device__ void meet(int other) {
+    if (!kDecay) return;
+    const float between = float(own_before - before[other / 64]);
+    now[0] = own[0] + between;
+    now[1] = own[1] + between;
+  }
+  // Of 4 elements of an accumulator; other: the first of their two columns, which lies `column` after the first own row.
+  __device__ __forceinline__ void weights(float (&M)[4], int other, int column, int row) const {
+    const float2 s = *reinterpret_cast<const float2*>(since + other);
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      const float x = now[n / 2] - (n % 2 ? s.y : s.x);
+      const int ahead = column + n % 2 - row - 8 * (n / 2);
+      M[n] = exp2_fast(fminf(kFuture ? -x : x, 0.f));
+      if (kFuture ? ahead < 0 : ahead > 0) M[n] = 0.f;
+    }
+  }
+};
+
 // Rows of a warpgroup to memory, (64 x kD) times a factor of each row. rest: what rounding to bf16 leaves of them.
 template <int kD, bool kRest = false>
 __device__ __forceinline__ void store_own(
@@ -292,7 +329,7 @@ __device__ __forceinline__ void free_own(M& m) {
   if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&m.own_free));
 }
 
-template <int kD, int kOrder>
+template <int kD, int kOrder, bool kDecay>
 __device__ __forceinline__ void compute_o(
     const PowerParallel& p,
     const Pairs& job,
@@ -306,6 +343,7 @@ __device__ __forceinline__ void compute_o(
   barrier_wait(shared_address(&m.own), job.round & 1);
   load_own<kD>(q, x, at);
   free_own(m);
+  Decays<false, kDecay> decays(p, job, own, at);
   walk<kD, Part::forward, 64, true>(
       job,
       m,
@@ -314,13 +352,20 @@ __device__ __forceinline__ void compute_o(
         settle(X);
         settle_all(O);
         const int offset = other - 64 * own;
+        decays.meet(other);
 #pragma unroll
         for (int e = 0; e < 32; e += 4) {
-          const Polynomial y = polynomial<kOrder, false>(p, X + e);
+          Polynomial y = polynomial<kOrder, false>(p, X + e);
+          if constexpr (kDecay) {
+            float M[4];
+            decays.weights(M, other + 2 * e + at.pair, offset + 2 * e + at.pair, at.row);
+#pragma unroll
+            for (int n = 0; n < 4; ++n) y.value[n] *= M[n];
+          }
           pw[e / 8][e / 2 % 4] = pack(y.value[0], y.value[1]);
           pw[e / 8][e / 2 % 4 + 1] = pack(y.value[2], y.value[3]);
         }
-        if (offset >= 0) hide<false>(pw, offset, at);
+        if (!kDecay && offset >= 0) hide<false>(pw, offset, at);
 #pragma unroll
         for (int n = 0; n < 16; ++n) {  // den sums the weights that num has
           const uint32_t both = pw[n / 4][n % 4];
@@ -347,7 +392,7 @@ __device__ __forceinline__ void compute_o(
     );
 }
 
-template <int kD, int kOrder>
+template <int kD, int kOrder, bool kDecay>
 __device__ __forceinline__ void compute_dq(
     const PowerParallel& p, const Pairs& job, int own, Memory<kD, Part::dq>& m, int group
 ) {
@@ -364,6 +409,8 @@ __device__ __forceinline__ void compute_dq(
   const bool inside = int64_t(own) * 64 < p.padded;
   const float inverse[2] = {inside ? p.factor[t0] : 0.f, inside ? p.factor[t0 + 8] : 0.f};
   const float delta[2] = {inside ? p.delta[t0] : 0.f, inside ? p.delta[t0 + 8] : 0.f};
+  Decays<false, kDecay> decays(p, job, own, at);
+  float early[2] = {0.f, 0.f};
   walk<kD, Part::dq, 64, kD == 64>(
       job,
       m,
@@ -380,25 +427,45 @@ __device__ __forceinline__ void compute_dq(
         settle(D);
         settle_all(Y);
         const int offset = other - 64 * own;
+        decays.meet(other);
 #pragma unroll
         for (int e = 0; e < 32; e += 4) {
           const Polynomial y = polynomial<kOrder, true>(p, X + e);
           float d[4];
 #pragma unroll
-          for (int n = 0; n < 4; ++n) d[n] = y.slope[n] * (D[e + n] - delta[n / 2]);
+          for (int n = 0; n < 4; ++n) d[n] = D[e + n] - delta[n / 2];
+          if constexpr (kDecay) {
+            float M[4];
+            const int column = offset + 2 * e + at.pair;
+            decays.weights(M, other + 2 * e + at.pair, column, at.row);
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+              d[n] *= M[n];
+              if (column + n % 2 != at.row + 8 * (n / 2)) early[n / 2] += y.value[n] * d[n];
+            }
+          }
+#pragma unroll
+          for (int n = 0; n < 4; ++n) d[n] *= y.slope[n];
           dx[e / 8][e / 2 % 4] = pack(d[0], d[1]);
           dx[e / 8][e / 2 % 4 + 1] = pack(d[2], d[3]);
         }
-        if (offset >= 0) hide<false>(dx, offset, at);
+        if (!kDecay && offset >= 0) hide<false>(dx, offset, at);
       },
       [&](uint32_t y, uint32_t, bool add) { add_rows<kD>(Y, dx, y, add); }
   );
   settle_all(Y);
   free_own(m);
   store_own<kD>(Y, inverse[0], inverse[1], p.dq, false, job, int64_t(own) * 64, p.T, p.K, at);
+  if constexpr (kDecay) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float sum = quad_sum(early[h]) * inverse[h];
+      if (inside && at.lane % 4 == 0) p.early[t0 + 8 * h] = sum;
+    }
+  }
 }
 
-template <int kD, int kOrder>
+template <int kD, int kOrder, bool kDecay>
 __device__ __forceinline__ void compute_dkv(
     const PowerParallel& p, const Pairs& job, int own, Memory<kD, Part::dkv>& m, int group
 ) {
@@ -416,7 +483,9 @@ __device__ __forceinline__ void compute_dkv(
       delta[j] = *reinterpret_cast<const float2*>(p.delta + t0 + other + 8 * j);
     }
   };
-  constexpr bool kAhead = kD == 64;  // registers to have them before they are wanted
+  Decays<true, kDecay> decays(p, job, own, at);
+  float late[2] = {0.f, 0.f};
+  constexpr bool kAhead = kD == 64 && !kDecay;  // registers to have them before they are wanted
   int next = 64 * job.start;
   walk<kD, Part::dkv, kColumns, false>(
       job,
@@ -433,21 +502,35 @@ __device__ __forceinline__ void compute_dkv(
         settle_all(dK);
         settle_all(dV);
         if (!kAhead) fetch(other);
+        decays.meet(other);
         const int offset = other - 64 * own;
 #pragma unroll
         for (int j = 0; j < kColumns / 8; ++j) {
-          const Polynomial y = polynomial<kOrder, true>(p, X + 4 * j);
+          Polynomial y = polynomial<kOrder, true>(p, X + 4 * j);
+          const float2 f = inverse[j];
+          float d[4];
+#pragma unroll
+          for (int n = 0; n < 4; ++n)
+            d[n] = (D[4 * j + n] - (n % 2 ? delta[j].y : delta[j].x)) * (n % 2 ? f.y : f.x);
+          if constexpr (kDecay) {
+            float M[4];
+            const int column = offset + 8 * j + at.pair;
+            decays.weights(M, other + 8 * j + at.pair, column, at.row);
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+              y.value[n] *= M[n];
+              if (column + n % 2 != at.row + 8 * (n / 2)) late[n / 2] += y.value[n] * d[n];
+              d[n] *= M[n];
+            }
+          }
 #pragma unroll
           for (int n = 0; n < 4; n += 2) {
-            const float *w = y.value + n, *s = y.slope + n, *d = D + 4 * j + n;
-            const float2 f = inverse[j];
-            const uint32_t both = pack(w[0], w[1]);  // as num and den had them
+            const uint32_t both = pack(y.value[n], y.value[n + 1]);  // as num and den had them
             pw[j / 2][2 * (j % 2) + n / 2] = pack(low_half(both) * f.x, high_half(both) * f.y);
-            dx[j / 2][2 * (j % 2) + n / 2] =
-                pack(s[0] * (d[0] - delta[j].x) * f.x, s[1] * (d[1] - delta[j].y) * f.y);
+            dx[j / 2][2 * (j % 2) + n / 2] = pack(y.slope[n] * d[n], y.slope[n + 1] * d[n + 1]);
           }
         }
-        if (offset < 64) {
+        if (!kDecay && offset < 64) {
           hide<true>(pw, offset, at);
           hide<true>(dx, offset, at);
         }
@@ -462,11 +545,19 @@ __device__ __forceinline__ void compute_dkv(
   free_own(m);
   store_own<kD>(dK, 1.f, 1.f, p.dk, p.wide, job, int64_t(own) * 64, p.T, p.K, at);
   store_own<kD>(dV, 1.f, 1.f, p.dv, p.wide, job, int64_t(own) * 64, p.T, p.V, at);
+  if constexpr (kDecay) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float sum = quad_sum(late[h]);
+      const int64_t s = int64_t(own) * 64 + at.row + 8 * h;
+      if (s < p.padded && at.lane % 4 == 0) p.late[int64_t(job.bh) * p.padded + s] = sum;
+    }
+  }
 }
 
 // A job is kGroups x 64 tokens of one head, one warpgroup each; another warpgroup feeds them, ahead into the next job.
 // As many blocks as processors take the jobs in turn, the longest first.
-template <int kD, Part kPart, int kOrder>
+template <int kD, Part kPart, int kOrder, bool kDecay>
 __device__ void all_pairs(const PowerParallel& p, const ParallelMaps& maps, unsigned char* raw) {
   using P = Plan<kD, kPart>;
   Memory<kD, kPart>& m = *reinterpret_cast<Memory<kD, kPart>*>(raw);
@@ -505,9 +596,10 @@ __device__ void all_pairs(const PowerParallel& p, const ParallelMaps& maps, unsi
     take_registers<P::kGroups == 3 ? 160 : 232>();
     for_jobs([&](const Pairs& job) {
       const int own = job.first + group;
-      if constexpr (kPart == Part::forward) compute_o<kD, kOrder>(p, job, own, m, m.x[group]);
-      if constexpr (kPart == Part::dq) compute_dq<kD, kOrder>(p, job, own, m, group);
-      if constexpr (kPart == Part::dkv) compute_dkv<kD, kOrder>(p, job, own, m, group);
+      if constexpr (kPart == Part::forward)
+        compute_o<kD, kOrder, kDecay>(p, job, own, m, m.x[group]);
+      if constexpr (kPart == Part::dq) compute_dq<kD, kOrder, kDecay>(p, job, own, m, group);
+      if constexpr (kPart == Part::dkv) compute_dkv<kD, kOrder, kDecay>(p, job, own, m, group);
     });
   }
 }

@@ -414,7 +414,6 @@ __device__ __forceinline__ void attend(
     den[h] = at.t == 0 ? Y[kV / 8][2 * h] + Y[kV / 8][2 * h + 1] : 0.f;
   const int own = 16 * at.tile + at.g;
   for_blocks(0, at.tile + 1, at.tile, p.decays, [&](int block, auto plain) {
-    constexpr bool kPlain = decltype(plain)::value;
     float X[2][4];
     products<kK>(X, x, s.y, block, at);
 #pragma unroll
@@ -490,7 +489,6 @@ __device__ __forceinline__ void compute_dq(
   const float inverse[2] = {f.inverse[own], f.inverse[own + 8]};
   const float delta[2] = {f.delta[own], f.delta[own + 8]};
   for_blocks(0, at.tile + 1, at.tile, p.decays, [&](int block, auto plain) {
-    constexpr bool kPlain = decltype(plain)::value;
     float X[2][4], D[2][4];
     products<kK>(X, x, s.y, block, at);
     products<kV>(D, w, s.u, block, at);
@@ -498,10 +496,10 @@ __device__ __forceinline__ void compute_dq(
     for (int n = 0; n < 2; ++n) {
       const int column = 16 * block + 8 * n + 2 * at.t;
       float M[4];
-      decays_between<Role::dq, kPlain>(M, f, p.decays, own, column);
+      decays_between<Role::dq, decltype(plain)::value>(M, f, p.decays, own, column);
 #pragma unroll
       for (int e = 0; e < 4; ++e) D[n][e] = M[e] * (D[n][e] - delta[e / 2]) * inverse[e / 2];  // dw
-      if (!kPlain && p.decays) {
+      if (!decltype(plain)::value && p.decays) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           if (own + e / 2 * 8 != column + e % 2)
