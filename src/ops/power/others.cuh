@@ -150,10 +150,10 @@ __device__ __forceinline__ void store_rows(
     int width,
     const float (&factor)[2],
     unsigned char* staging,
-    const Reader& at
+    const Lane& at
 ) {
   constexpr int kStride = 16 * kN + 16;  // bytes; free of bank conflicts
-  start += 16 * at.tile;
+  start += 16 * at.tile();
   const int rows = int(min(int64_t(16), p.T - start));
   const int64_t base = row_at(to, job, start) + offset + first;
   if (wide) {
@@ -194,11 +194,11 @@ __device__ __forceinline__ void store_numbers(
     const Job& job,
     int block,
     int64_t start,
-    const Reader& at
+    const Lane& at
 ) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int64_t t = start + 16 * at.tile + at.g + 8 * h;
+    const int64_t t = start + 16 * at.tile() + at.g + 8 * h;
     if (at.t == 0 && t < p.T) to[(int64_t(block) * p.B * p.H + job.bh) * p.T + t] = value[h];
   }
 }

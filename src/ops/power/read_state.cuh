@@ -9,12 +9,12 @@ namespace {
 // Own features as operands: x[block][half], token g + 8 half, dims 8 block + 2t, + 1.
 template <int kWidth>
 __device__ __forceinline__ void load_own(
-    uint32_t (&x)[kWidth / 8][2], const RowTile<kWidth>& rows, const Reader& at
+    uint32_t (&x)[kWidth / 8][2], const RowTile<kWidth>& rows, const Lane& at
 ) {
 #pragma unroll
   for (int n = 0; n < kWidth / 8; n += 2) {
     uint32_t four[4];
-    const int row = 16 * at.tile + 8 * (at.lane / 8 % 2) + at.lane % 8;
+    const int row = 16 * at.tile() + 8 * (at.lane / 8 % 2) + at.lane % 8;
     load_matrices(four, rows.at(row, n + at.lane / 16));
     x[n][0] = four[0], x[n][1] = four[1], x[n + 1][0] = four[2], x[n + 1][1] = four[3];
   }

@@ -17,7 +17,7 @@ __device__ __forceinline__ void attend(
     const unsigned char* copy,
     const Factors& f,
     const PowerSweep& p,
-    const Reader& at
+    const Lane& at
 ) {
 #pragma unroll
   for (int n = 0; n <= kV / 8; ++n) {
@@ -26,7 +26,7 @@ __device__ __forceinline__ void attend(
   }
   read_state<kK>(Y, x, copy, at);
   if (p.decays) {
-    const float r[2] = {f.read[16 * at.tile + at.g], f.read[16 * at.tile + at.g + 8]};
+    const float r[2] = {f.read[16 * at.tile() + at.g], f.read[16 * at.tile() + at.g + 8]};
 #pragma unroll
     for (int n = 0; n <= kV / 8; ++n) {
 #pragma unroll
@@ -36,8 +36,8 @@ __device__ __forceinline__ void attend(
 #pragma unroll
   for (int h = 0; h < 2; ++h)  // lane t = 0 has the two halves of the column of ones
     den[h] = at.t == 0 ? Y[kV / 8][2 * h] + Y[kV / 8][2 * h + 1] : 0.f;
-  const int own = 16 * at.tile + at.g;
-  for_blocks(0, at.tile + 1, at.tile, p.decays, [&](int block, auto plain) {
+  const int own = 16 * at.tile() + at.g;
+  for_blocks(0, at.tile() + 1, at.tile(), p.decays, [&](int block, auto plain) {
     float X[2][4];
     products<kK>(X, x, s.y, block, at);
 #pragma unroll
@@ -70,7 +70,7 @@ __device__ __forceinline__ void compute_o(
     const PowerSweep& p,
     const Job& job,
     unsigned char* staging,
-    const Reader& at
+    const Lane& at
 ) {
   uint32_t x[kK / 8][2];
   load_own<kK>(x, s.x, at);
@@ -98,12 +98,12 @@ __device__ __forceinline__ void compute_dq(
     const PowerSweep& p,
     const Job& job,
     unsigned char* staging,
-    const Reader& at
+    const Lane& at
 ) {
   uint32_t x[kK / 8][2], w[kV / 8][2];
   load_own<kK>(x, s.x, at);
   load_own<kV>(w, s.w, at);
-  const int own = 16 * at.tile + at.g;
+  const int own = 16 * at.tile() + at.g;
   float dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
   {
     const float read[2] = {f.read[own] * f.inverse[own], f.read[own + 8] * f.inverse[own + 8]};
@@ -112,7 +112,7 @@ __device__ __forceinline__ void compute_dq(
   }
   const float inverse[2] = {f.inverse[own], f.inverse[own + 8]};
   const float delta[2] = {f.delta[own], f.delta[own + 8]};
-  for_blocks(0, at.tile + 1, at.tile, p.decays, [&](int block, auto plain) {
+  for_blocks(0, at.tile() + 1, at.tile(), p.decays, [&](int block, auto plain) {
     float X[2][4], D[2][4];
     products<kK>(X, x, s.y, block, at);
     products<kV>(D, w, s.u, block, at);
@@ -158,11 +158,11 @@ __device__ __forceinline__ void meet_others(
     const FullStage<kK, kV, Role::dkv, false>& s,
     const Factors& f,
     const PowerSweep& p,
-    const Reader& at
+    const Lane& at
 ) {
-  const int own = 16 * at.tile + at.g;
+  const int own = 16 * at.tile() + at.g;
 #pragma unroll 1
-  for (int block = at.tile; block < (f.tokens + 15) / 16; ++block) {
+  for (int block = at.tile(); block < (f.tokens + 15) / 16; ++block) {
     uint32_t P[4], dP[4];
 #pragma unroll
     for (int n = 0; n < 2; ++n) {  // registers for half of them at a time
@@ -204,13 +204,13 @@ __device__ __forceinline__ void compute_dkv(
     const PowerSweep& p,
     const Job& job,
     unsigned char* staging,
-    const Reader& at
+    const Lane& at
 ) {
   uint32_t x[kK / 8][2], w[kV / 8][2];
   load_own<kK>(x, s.x, at);
   float Y[kV / 8][4] = {}, dx[kK / 8][4] = {}, flow[2] = {0.f, 0.f}, crossing[2] = {0.f, 0.f};
   const float one[2] = {1.f, 1.f};
-  const float read[2] = {f.read[16 * at.tile + at.g], f.read[16 * at.tile + at.g + 8]};
+  const float read[2] = {f.read[16 * at.tile() + at.g], f.read[16 * at.tile() + at.g + 8]};
   read_state<kK>(Y, x, copy, at);
 #pragma unroll
   for (int n = 0; n < kV / 8; ++n) {
@@ -228,7 +228,7 @@ __device__ __forceinline__ void compute_dkv(
   load_own<kV>(w, s.w, at);
   read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, one, at);
   meet_others<kK, kV, kOnce, true>(Y, dx, crossing, x, w, s, f, p, at);
-  const Reader late(f);
+  const Lane late = Lane::anew();
   if constexpr (kOnce)
     store_rows<kV / 8>(
         Y, p.dv, p.wide_dv, 0, job, f.start, p, job.block * kV, p.V, one, staging, late
