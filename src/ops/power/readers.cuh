@@ -147,10 +147,41 @@ __device__ __forceinline__ void compute_dq(
   }
 }
 
-// dv (Y) and dk (dx) from the other tokens of the chunk, either or both.
-template <int kK, int kV, bool kValues, bool kKeys>
-__device__ __forceinline__ void meet_others(
+// dv (Y) += sum_t w_ts do~_t over the others of the chunk, 8 of them at a time: registers are few.
+template <int kK, int kV>
+__device__ __forceinline__ void add_values(
     float (&Y)[kV / 8][4],
+    const uint32_t (&x)[kK / 8][2],
+    const FullStage<kK, kV, Role::dkv, false>& s,
+    const Factors& f,
+    const PowerSweep& p,
+    const Lane& at
+) {
+  const int tile = at.tile(), end = (f.tokens + 15) / 16;
+  for_blocks(tile, end, tile, p.decays, [&](int block, auto plain) {
+    uint32_t P[4];
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      const int column = 16 * block + 8 * n + 2 * at.t;
+      float X[4], M[4];
+      products_of_8<kK>(X, x, s.y, 16 * block + 8 * n, at);
+      decays_between<Role::dkv, decltype(plain)::value>(M, f, p.decays, 16 * tile + at.g, column);
+      const float2 inverse = *reinterpret_cast<const float2*>(f.inverse + column);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) X[e] = M[e] * ((p.c2 * X[e] + p.c1) * X[e] + p.c0);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const uint32_t both = pack(X[2 * h], X[2 * h + 1]);  // as num and den had them
+        P[2 * n + h] = pack(low_half(both) * inverse.x, high_half(both) * inverse.y);
+      }
+    }
+    accumulate<kV>(Y, P, s.u, block, at);
+  });
+}
+
+// dk (dx) += sum_t dx_ts q_t, likewise; crossing: of w dw.
+template <int kK, int kV>
+__device__ __forceinline__ void add_keys(
     float (&dx)[kK / 8][4],
     float (&crossing)[2],
     const uint32_t (&x)[kK / 8][2],
@@ -160,39 +191,31 @@ __device__ __forceinline__ void meet_others(
     const PowerSweep& p,
     const Lane& at
 ) {
-  const int own = 16 * at.tile() + at.g;
-#pragma unroll 1
-  for (int block = at.tile(); block < (f.tokens + 15) / 16; ++block) {
-    uint32_t P[4], dP[4];
+  const int tile = at.tile(), own = 16 * tile + at.g, end = (f.tokens + 15) / 16;
+  for_blocks(tile, end, tile, p.decays, [&](int block, auto plain) {
+    uint32_t dP[4];
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {  // registers for half of them at a time
+    for (int n = 0; n < 2; ++n) {
       const int column = 16 * block + 8 * n + 2 * at.t;
-      float X[4], D[4] = {}, M[4];
+      float X[4], D[4], M[4];
       products_of_8<kK>(X, x, s.y, 16 * block + 8 * n, at);
-      if constexpr (kKeys) products_of_8<kV>(D, w, s.u, 16 * block + 8 * n, at);
-      decays_between<Role::dkv, false>(M, f, p.decays, own, column);
+      products_of_8<kV>(D, w, s.u, 16 * block + 8 * n, at);
+      decays_between<Role::dkv, decltype(plain)::value>(M, f, p.decays, own, column);
       const float2 inverse = *reinterpret_cast<const float2*>(f.inverse + column);
       const float2 delta = *reinterpret_cast<const float2*>(f.delta + column);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float weight[2], slope[2];
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const float x_ts = X[2 * h + e], value = (p.c2 * x_ts + p.c1) * x_ts + p.c0;
-          const float dw =
-              M[2 * h + e] * (e ? inverse.y : inverse.x) * (D[2 * h + e] - (e ? delta.y : delta.x));
-          if (own + 8 * h != column + e) crossing[h] += dw * value;
-          weight[e] = M[2 * h + e] * value;
-          slope[e] = dw * (2.f * p.c2 * x_ts + p.c1);
-        }
-        const uint32_t both = pack(weight[0], weight[1]);  // as num and den had them
-        P[2 * n + h] = pack(low_half(both) * inverse.x, high_half(both) * inverse.y);
-        dP[2 * n + h] = pack(slope[0], slope[1]);
+      for (int e = 0; e < 4; ++e) {
+        const float factor = M[e] * (e % 2 ? inverse.y : inverse.x);
+        const float dw = factor * (D[e] - (e % 2 ? delta.y : delta.x));
+        if (!decltype(plain)::value && own + e / 2 * 8 != column + e % 2)
+          crossing[e / 2] += dw * ((p.c2 * X[e] + p.c1) * X[e] + p.c0);
+        X[e] = dw * (2.f * p.c2 * X[e] + p.c1);
       }
+      dP[2 * n] = pack(X[0], X[1]);
+      dP[2 * n + 1] = pack(X[2], X[3]);
     }
-    if constexpr (kValues) accumulate<kV>(Y, P, s.u, block, at);
-    if constexpr (kKeys) accumulate<kK>(dx, dP, s.y, block, at);
-  }
+    accumulate<kK>(dx, dP, s.y, block, at);
+  });
 }
 
 template <int kK, int kV>
@@ -217,30 +240,19 @@ __device__ __forceinline__ void compute_dkv(
 #pragma unroll
     for (int e = 0; e < 4; ++e) Y[n][e] *= read[e / 2];
   }
-  constexpr bool kOnce = kK <= 16;  // registers for dv and dk at once
-  if constexpr (!kOnce) {
-    float none[2] = {0.f, 0.f};
-    meet_others<kK, kV, true, false>(Y, dx, none, x, w, s, f, p, at);
-    store_rows<kV / 8>(
-        Y, p.dv, p.wide_dv, 0, job, f.start, p, job.block * kV, p.V, one, staging, at
-    );
-  }
+  add_values<kK, kV>(Y, x, s, f, p, at);
+  store_rows<kV / 8>(Y, p.dv, p.wide_dv, 0, job, f.start, p, job.block * kV, p.V, one, staging, at);
   load_own<kV>(w, s.w, at);
   read_gradient<kK, kV>(dx, flow, x, w, copy, ones, read, one, at);
-  meet_others<kK, kV, kOnce, true>(Y, dx, crossing, x, w, s, f, p, at);
-  const Lane late = Lane::anew();
-  if constexpr (kOnce)
-    store_rows<kV / 8>(
-        Y, p.dv, p.wide_dv, 0, job, f.start, p, job.block * kV, p.V, one, staging, late
-    );
+  add_keys<kK, kV>(dx, crossing, x, w, s, f, p, at);
   store_rows<kK / 8>(
-      dx, p.dk, p.wide_dk, job.block * p.dk_block, job, f.start, p, 0, p.K, one, staging, late
+      dx, p.dk, p.wide_dk, job.block * p.dk_block, job, f.start, p, 0, p.K, one, staging, at
   );
   if (p.decays) {
     crossing[0] = quad_sum(crossing[0]);
     crossing[1] = quad_sum(crossing[1]);
-    store_numbers(p.kappa, flow, p, job, job.block, f.start, late);
-    store_numbers(p.late, crossing, p, job, job.block, f.start, late);
+    store_numbers(p.kappa, flow, p, job, job.block, f.start, at);
+    store_numbers(p.late, crossing, p, job, job.block, f.start, at);
   }
 }
 
