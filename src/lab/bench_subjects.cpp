@@ -44,7 +44,7 @@ const std::vector<Subject>& subjects() {
        "order=2",
        {"P1", "P2", "P3", "P4", "S1", "S2", "S3", "S4"},
        {"C2"}},
-      {"power", "order 2, decay per head", "head", "order=2", {"P1", "P3"}, {"C2"}},
+      {"power", "order 2, decay per head", "head", "order=2", {"P1", "P3", "S1"}, {"C2"}},
       {"power", "order 4", "none", "order=4", {"S1", "S2", "S3"}, {}},
       {"linear", "no decay", "none", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
       {"linear", "decay per head", "head", "", {"S1", "S2", "S3", "S4", "E1"}, {"C1"}},
@@ -107,7 +107,7 @@ std::vector<BenchJob> bench_jobs(const BenchOptions& options, bool on_cpu) {
       const bool standard = std::any_of(shapes().begin(), shapes().end(), [&](const auto& shape) {
         return shape.name == name;
       });
-      if (standard && !asked_for && !on_cpu) continue;  // S1 is no shape of order 2, decay per head
+      if (standard && !asked_for && !on_cpu) continue;  // S2 is no shape of order 2, decay per head
       const BenchShape shape = shape_named(name);
       const bool step = subject.variant.ends_with("one token");
       if (step == (shape.dims.T == 1)) list.push_back({op, subject, shape, variant});

@@ -20,8 +20,7 @@ struct Memory {
                     [(kV + 8) * Features<kK>::kStride];      // W S in bf16, [column][feature]
   float ones[kStateOnly ? 1 : 2][8 * Features<kK>::kTiles];  // its column of ones, fp32
   Factors factors[2];
-  alignas(8) uint64_t full[2], empty[2];  // chunk i can be read; has been
-  Job job;                                // here, and not in registers
+  Job job;  // here, and not in registers
   Sources from;
   alignas(16) unsigned char staging[kStateOnly ? 1 : kWarps][16 * (2 * (kK > kV ? kK : kV) + 16)];
 };
@@ -32,6 +31,11 @@ template <int kK, bool kStateOnly>
 constexpr bool kReadersApart = kK <= 16 && !kStateOnly;
 template <int kK, bool kStateOnly>
 constexpr int kSweepThreads = kReadersApart<kK, kStateOnly> ? 2 * kPowerThreads : kPowerThreads;
+
+template <int kThreads>
+__device__ __forceinline__ void meet() {  // of all threads, wherever they are
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
 
 // Chunk i of a job: its first token.
 template <Role kRole>
@@ -45,7 +49,7 @@ __device__ __forceinline__ void read_chunk(
 ) {
   const auto& s = m.stage[i & 1];
   const Factors& f = m.factors[i & 1];
-  const Reader own(f);
+  const Lane own = Lane::anew();
   const unsigned char* copy = m.copy[i & 1];
   const float* ones = m.ones[i & 1];
   unsigned char* staging = m.staging[own.warp];
@@ -61,6 +65,7 @@ template <int kK, int kV, Role kRole, bool kStateOnly>
 __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   Memory<kK, kV, kRole, kStateOnly>& m = *reinterpret_cast<Memory<kK, kV, kRole, kStateOnly>*>(raw);
   constexpr bool kReverse = kRole == Role::dkv, kApart = kReadersApart<kK, kStateOnly>;
+  constexpr int kThreads = kSweepThreads<kK, kStateOnly>;
   const int heads = int(p.B * p.H), chunks = int((p.T + kC - 1) / kC);
   if (threadIdx.x == 0) {
     Job job(p, int(blockIdx.x) % heads);
@@ -69,10 +74,6 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
     job.first = job.segment * p.length;
     job.count = min(p.length, chunks - job.first);
     m.job = job;
-    for (int n = 0; n < 2; ++n) {
-      barrier_init(shared_address(&m.full[n]), kPowerThreads);
-      barrier_init(shared_address(&m.empty[n]), kWarps);
-    }
     m.from = Sources(p, job, kReverse, kV);
   }
   __syncthreads();
@@ -80,10 +81,8 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   if constexpr (kApart) {
     if (threadIdx.x >= kPowerThreads) {
       for (int i = 0; i < job.count; ++i) {
-        barrier_wait(shared_address(&m.full[i & 1]), i / 2 & 1);
+        meet<kThreads>();
         read_chunk<kK, kV, kRole>(p, m, i);
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&m.empty[i & 1]));
       }
       return;
     }
@@ -127,11 +126,9 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
     const auto& s = m.stage[i & 1];
     const Factors& f = m.factors[i & 1];
     copy_wait<0>();
-    barrier_arrive(shared_address(&m.full[i & 1]));
-    barrier_wait(shared_address(&m.full[i & 1]), i / 2 & 1);
+    meet<kThreads>();
     const bool more = i + 1 < job.count;
     if (more) {
-      if (kApart && i > 0) barrier_wait(shared_address(&m.empty[(i - 1) & 1]), (i - 1) / 2 & 1);
       load_stage(m.from, start_of<kRole>(job, i + 1), m.stage[(i + 1) & 1]);
       if (threadIdx.x < 32)
         load_factors<kRole>(p, job, start_of<kRole>(job, i + 1), m.factors[(i + 1) & 1]);

@@ -7,7 +7,7 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kDeltaThreads = 256, kDeltaLanes = 4;  // of a token
+constexpr int kDeltaThreads = 256, kDeltaLanes = 8;  // of a token
 
 // Blocks (tokens and heads, b): neighbours in memory are neighbours here.
 struct DeltaToken {

@@ -11,13 +11,15 @@ namespace {
 
 extern __shared__ unsigned char dynamic[];
 
-template <int kD, Part kPart, int kOrder>
+template <int kD, Part kPart, int kOrder, bool kDecay>
 __global__ void __launch_bounds__(Plan<kD, kPart>::kThreads, 1) pairs_kernel(
     const __grid_constant__ PowerParallel p, const __grid_constant__ ParallelMaps maps
 ) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   // wgmma's swizzle wants tiles at multiples of 1024 bytes.
-  all_pairs<kD, kPart, kOrder>(p, maps, dynamic + (1024 - shared_address(dynamic) % 1024) % 1024);
+  all_pairs<kD, kPart, kOrder, kDecay>(
+      p, maps, dynamic + (1024 - shared_address(dynamic) % 1024) % 1024
+  );
 #endif
 }
 
@@ -33,10 +35,10 @@ __global__ void __launch_bounds__(kDeltaThreads)
   p.factor[index] = fabsf(inverse);
 }
 
-template <int kD, Part kPart, int kOrder>
+template <int kD, Part kPart, int kOrder, bool kDecay>
 cudaError_t launch_pairs(const PowerParallel& p, const ParallelMaps& maps, cudaStream_t stream) {
   using P = Plan<kD, kPart>;
-  const auto kernel = pairs_kernel<kD, kPart, kOrder>;
+  const auto kernel = pairs_kernel<kD, kPart, kOrder, kDecay>;
   const int bytes = int(sizeof(Memory<kD, kPart>)) + 1024;
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -57,14 +59,17 @@ cudaError_t encode(ParallelMaps& maps, const PowerParallel& p) {
   return error == cudaSuccess && p.dO.data ? encode(maps.dO, p.dO, p, p.V) : error;
 }
 
+template <Part kPart, int kOrder>
+cudaError_t choose_width(const PowerParallel& p, const ParallelMaps& maps, cudaStream_t stream) {
+  if (p.since != nullptr) return launch_pairs<64, kPart, kOrder, true>(p, maps, stream);
+  return p.K <= 64 && p.V <= 64 ? launch_pairs<64, kPart, kOrder, false>(p, maps, stream)
+                                : launch_pairs<128, kPart, kOrder, false>(p, maps, stream);
+}
+
 template <Part kPart>
 cudaError_t choose(const PowerParallel& p, const ParallelMaps& maps, cudaStream_t stream) {
-  if (p.K <= 64 && p.V <= 64) {
-    return p.order == 2 ? launch_pairs<64, kPart, 2>(p, maps, stream)
-                        : launch_pairs<64, kPart, 0>(p, maps, stream);
-  }
-  return p.order == 2 ? launch_pairs<128, kPart, 2>(p, maps, stream)
-                      : launch_pairs<128, kPart, 0>(p, maps, stream);
+  return p.order == 2 ? choose_width<kPart, 2>(p, maps, stream)
+                      : choose_width<kPart, 0>(p, maps, stream);
 }
 
 }  // namespace

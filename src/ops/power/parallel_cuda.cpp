@@ -17,7 +17,8 @@ std::string refuses_parallel(const Inputs& in, const State& state, const Options
     return c10::str("it computes in bf16, got ", in.v.scalar_type());
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
-  if (in.g.defined()) return "it has no decay";
+  if (in.g.defined() && (K > 64 || V > 64))
+    return fmt::format("with a decay K and V are at most 64, got {} and {}", K, V);
   if (!state.empty() || options.final_state) return "it knows no state";
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
   if (gpu->major != 9 || gpu->minor != 0)
@@ -26,7 +27,7 @@ std::string refuses_parallel(const Inputs& in, const State& state, const Options
 }
 
 struct Problem {
-  at::Tensor q, k, v;
+  at::Tensor q, k, v, since, before;
   cuda::PowerParallel p;
   cudaStream_t stream;
 
@@ -53,6 +54,25 @@ struct Problem {
     p.q = rows(q, p.H);
     p.k = rows(k, p.H);
     p.v = rows(v, p.H);
+    if (!in.g.defined()) return;
+    // A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
+    const int64_t G = in.g.size(2), blocks = p.padded / 64;
+    const at::Tensor g = (in.g.detach().to(at::kDouble) * M_LOG2E).clamp_min(-127.0);
+    const at::Tensor local = at::constant_pad_nd(g.transpose(1, 2), {0, p.padded - p.T})
+                                 .view({p.B, G, blocks, 64})
+                                 .cumsum(3);
+    before = at::constant_pad_nd(local.select(3, 63).cumsum(2), {1, -1}).contiguous();
+    since = local.to(at::kFloat);
+    p.before = before.data_ptr<double>();
+    p.since = since.data_ptr<float>();
+    p.g_group = int(p.H / G);
+  }
+
+  // dg_i = sum_{t>=i} dG_t, of each group of heads.
+  at::Tensor gate_gradient(const at::Tensor& sums, const at::Tensor& g) const {
+    const at::Tensor dG = (sums[0] - sums[1]).narrow(2, 0, p.T).to(at::kDouble);
+    const at::Tensor dg = dG.unflatten(1, {g.size(2), p.g_group}).sum(2).flip(2).cumsum(2).flip(2);
+    return dg.transpose(1, 2).to(g.scalar_type()).contiguous();
   }
 };
 
@@ -84,11 +104,7 @@ Result forward(const Inputs& in, const State&, const Options& options) {
 }
 
 std::vector<at::Tensor> backward(
-    const Inputs& in,
-    const State&,
-    const Options& options,
-    const Result& given,
-    const Result& dy
+    const Inputs& in, const State&, const Options& options, const Result& given, const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const Result y = given.o.defined() && given.norm.defined() ? given : compute(in, options, true);
@@ -110,11 +126,18 @@ std::vector<at::Tensor> backward(
   use_kept(p, y.norm);
   p.factor = scratch[0].data_ptr<float>();
   p.delta = scratch[1].data_ptr<float>();
+  at::Tensor sums;
+  if (in.g.defined()) {
+    sums = at::empty({2, p.B, p.H, p.padded}, wide);
+    p.early = sums[0].data_ptr<float>();
+    p.late = sums[1].data_ptr<float>();
+  }
   C10_CUDA_CHECK(cuda::power_parallel_backward(p, x.stream));
   const auto grouped = [&](const at::Tensor& d) {
     return p.wide ? d.unflatten(2, {G, p.H / G}).sum(3).to(at::kBFloat16) : d;
   };
-  return {dq, grouped(dk), grouped(dv), at::Tensor()};
+  return {
+      dq, grouped(dk), grouped(dv), in.g.defined() ? x.gate_gradient(sums, in.g) : at::Tensor()};
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ struct PowerGate {
 };
 cudaError_t power_gate(const PowerSweep&, const PowerGate&, cudaStream_t);
 
-// Level 3: all pairs on the tensor cores of sm_90a (wgmma), bf16, K, V <= 128, order <= 10, no decay, no states.
+// Level 3: all pairs on the tensor cores of sm_90a (wgmma), bf16, K, V <= 128, order <= 10, no states.
 struct PowerParallel {
   int64_t B = 0, T = 0, H = 0;
   int64_t padded = 0;      // T, rounded up to a multiple of 64
@@ -123,6 +123,13 @@ struct PowerParallel {
   float* inverse = nullptr;
   float *factor = nullptr,
         *delta = nullptr;  // the same, scratch of the backward: |inverse| and Delta
+  // Log2 of the decay: since the start of a token's block of 64 (B,H/g_group,padded), and of all before that block
+  // (B,H/g_group,padded/64); null: none. K, V <= 64. A difference of two tokens is then never one of two long sums in fp32.
+  const float* since = nullptr;
+  const double* before = nullptr;
+  int g_group = 1;
+  // Sums of w dw over the past of a token, and over its future, (B,H,padded): dG is their difference.
+  float *early = nullptr, *late = nullptr;
 };
 cudaError_t power_parallel_forward(const PowerParallel&, cudaStream_t);
 cudaError_t power_parallel_backward(const PowerParallel&, cudaStream_t);
@@ -133,6 +140,7 @@ struct PowerStep {
   int H = 0, G = 0, K = 0, V = 0, order = 2, features = 0;
   float c0 = 0, c1 = 0, c2 = 0, eps = 0;  // scale included
   bool normalise = false, clamps = false, bf16 = true;
+  bool overlaps = false;  // sm_90: with the end of the kernel before it
   const void *q = nullptr, *k = nullptr, *v = nullptr;  // (B,1,heads,width), strides in elements
   int64_t q_b = 0, q_h = 0, k_b = 0, k_h = 0, v_b = 0, v_h = 0;
   const float* g = nullptr;      // (B,G); null: no decay

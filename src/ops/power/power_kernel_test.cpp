@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -199,6 +200,24 @@ std::vector<Setting> settings() {
       list.push_back(s);
     }
   }
+  for (const int64_t T : {1, 64, 65, 191, 1009, 2048}) {
+    Setting s{.dims = {.B = 2, .T = T, .H = 4, .G = 4, .K = 64, .V = 64}, .gate = "head"};
+    s.form = "parallel kernel";
+    list.push_back(s);
+    s.decay = -1e-3;
+    s.dims.G = 2;
+    list.push_back(s);
+    s.decay = -20;
+    s.norm = "none";
+    s.order = 3;
+    list.push_back(s);
+    s.decay = 0;
+    s.norm = "sum";
+    s.order = 2;
+    s.dims.V = 40;
+    s.coefficients = {0, 0, 1};
+    list.push_back(s);
+  }
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const int64_t T : {1, 130, 257}) {
       Setting s{
@@ -229,20 +248,23 @@ TEST(PowerKernelsCuda, LongTime) {
 
 TEST(PowerKernelsCuda, ResetIsAFreshStart) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
-  Setting s{.dims = {.B = 1, .T = 300, .H = 2, .G = 2, .K = 16, .V = 64}, .gate = "head"};
-  Problem p = sample(s);
-  p.in.g.narrow(1, 150, 1).fill_(-std::numeric_limits<double>::infinity());
-  const Values got = evaluate(s, p, at::kBFloat16, s.form);
-  for (const at::Tensor& x : got.tensors) EXPECT_TRUE(at::isfinite(x).all().item<bool>());
-  Problem after;
-  after.in = tokens(find_op("power"), p.in, 150, 150);
-  after.in.g = after.in.g.clone();
-  after.in.g.narrow(1, 0, 1).zero_();
-  after.w = p.w.narrow(1, 150, 150);
-  const Values fresh = evaluate(s, after, at::kDouble, "chunked");
-  for (size_t i = 0; i < 5; ++i) {  // dq dk dv dg o
-    const at::Tensor tail = got.tensors[i].narrow(1, 150, 150);
-    EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << got.names[i];
+  for (const int64_t K : {16, 64}) {
+    Setting s{.dims = {.B = 1, .T = 300, .H = 2, .G = 2, .K = K, .V = 64}, .gate = "head"};
+    s.form = K == 16 ? "chunked kernel" : "parallel kernel";
+    Problem p = sample(s);
+    p.in.g.narrow(1, 150, 1).fill_(-std::numeric_limits<double>::infinity());
+    const Values got = evaluate(s, p, at::kBFloat16, s.form);
+    for (const at::Tensor& x : got.tensors) EXPECT_TRUE(at::isfinite(x).all().item<bool>());
+    Problem after;
+    after.in = tokens(find_op("power"), p.in, 150, 150);
+    after.in.g = after.in.g.clone();
+    after.in.g.narrow(1, 0, 1).zero_();
+    after.w = p.w.narrow(1, 150, 150);
+    const Values fresh = evaluate(s, after, at::kDouble, "chunked");
+    for (size_t i = 0; i < 5; ++i) {  // dq dk dv dg o
+      const at::Tensor tail = got.tensors[i].narrow(1, 150, 150);
+      EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << s.form << " " << got.names[i];
+    }
   }
 }
 
@@ -302,6 +324,22 @@ TEST(PowerKernelsCuda, Steps) {
       EXPECT_LT(errors(at::cat(all, 1), whole.o).rms, bound);
       EXPECT_LT(errors(one.state.parts[0], whole.state.parts[0]).rms, 1e-5);
     }
+  }
+}
+
+// What only a backward reads is left out without one; o is the same.
+TEST(PowerKernelsCuda, SameOutputWithoutAGraph) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  for (const int64_t K : {16, 64}) {
+    Setting s{.dims = {.B = 2, .T = 300, .H = 4, .G = 2, .K = K, .V = 64}, .gate = "head"};
+    s.form = K == 16 ? "chunked kernel" : "parallel kernel";
+    const Problem p = sample(s);
+    Inputs in = p.in;
+    for (at::Tensor* x : {&in.q, &in.k, &in.v}) *x = x->to(at::kBFloat16);
+    const Values all = evaluate(s, p, at::kBFloat16, s.form);
+    const size_t o = size_t(std::find(all.names.begin(), all.names.end(), "o") - all.names.begin());
+    Options options = options_of(s);
+    EXPECT_TRUE(at::equal(run(find_op("power"), in, {}, options).o, all.tensors[o])) << s.form;
   }
 }
 

@@ -1,5 +1,6 @@
 // `power`, one token: S' = a S + m(k)^T v~, o = (W m(q)) S' (/ den). Bound by the state's bytes, in and out.
-#include "cuda/launch.cuh"
+#include <cuda_runtime.h>
+
 #include "cuda/types.cuh"
 #include "ops/power/power.cuh"
 
@@ -28,6 +29,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     step_kernel(const __grid_constant__ PowerStep p, const __grid_constant__ Flat flat) {
   extern __shared__ __align__(16) float2 features[];  // (F)
   __shared__ float sums[4 * kThreads], ends[6], keys[kMostKeys], queries[kMostKeys];
+#if __CUDA_ARCH__ >= 900
+  // The next kernel's blocks come as these go; nothing is read before all that came earlier has ended.
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
   const int t = int(threadIdx.x), group = p.H / p.G;
   const int b = int(blockIdx.x) / p.G, head = int(blockIdx.x) % p.G;
   const int64_t offset = int64_t(blockIdx.x) * flat.count;
@@ -39,7 +45,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j, from += 4 * flat.stride) {
       const bool in = p.first && unit + j * flat.stride < units;
-      S[j] = in ? __ldcs(reinterpret_cast<const float4*>(from)) : float4{0.f, 0.f, 0.f, 0.f};
+      S[j] = in ? *reinterpret_cast<const float4*>(from) : float4{0.f, 0.f, 0.f, 0.f};
     }
   };
   load(own);  // on its way while the features are made
@@ -91,7 +97,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
             step(S[j].y, feature[row[1]], v_own[1], y[1]),
             step(S[j].z, feature[row[2]], v_own[2], y[2]),
             step(S[j].w, feature[row[3]], v_own[3], y[3])};
-        if (p.last && n == 0) __stcs(reinterpret_cast<float4*>(to), next);
+        if (p.last && n == 0) *reinterpret_cast<float4*>(to) = next;
       }
     }
     const auto loose = [&](int i) { return i < lead ? i : i + 4 * units; };
@@ -126,17 +132,24 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 
 template <class T, int kThreads, int kAtOnce, int kBlocks>
 cudaError_t run(const PowerStep& p, cudaStream_t stream) {
-  const Flat flat(p, kThreads);
-  const size_t bytes = sizeof(float2) * size_t(p.features);
-  return launch(
-      step_kernel<T, kThreads, kAtOnce, kBlocks>, p.B * p.G, kThreads, bytes, stream, p, flat
-  );
+  const auto kernel = step_kernel<T, kThreads, kAtOnce, kBlocks>;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = unsigned(p.B * p.G);
+  config.blockDim = kThreads;
+  config.dynamicSmemBytes = sizeof(float2) * size_t(p.features);
+  config.stream = stream;
+  cudaLaunchAttribute early;  // its blocks may come while those of the kernel before it end
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &early;
+  config.numAttrs = p.overlaps ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, p, Flat(p, kThreads));
 }
 
 template <class T>
 cudaError_t choose(const PowerStep& p, cudaStream_t stream) {
   if (p.features > 512)
-    return run<T, 1024, 5, 1>(p, stream);  // large states: few blocks fill a GPU
+    return run<T, 1024, 4, 1>(p, stream);  // large states: few blocks fill a GPU
   return p.V >= 96 ? run<T, 288, 10, 3>(p, stream) : run<T, 288, 5, 4>(p, stream);
 }
 

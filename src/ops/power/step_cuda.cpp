@@ -47,6 +47,7 @@ Result step(const Inputs& in, const State& state, const Options& options) {
   p.clamps = p.normalise && !options.odd;
   p.eps = float(options.eps);
   p.bf16 = v.scalar_type() == at::kBFloat16;
+  p.overlaps = at::cuda::getCurrentDeviceProperties()->major >= 9;
   p.q = q.data_ptr(), p.q_b = q.stride(0), p.q_h = q.stride(2);
   p.k = k.data_ptr(), p.k_b = k.stride(0), p.k_h = k.stride(2);
   p.v = v.data_ptr(), p.v_b = v.stride(0), p.v_h = v.stride(2);

@@ -47,7 +47,6 @@ struct Factors {
   uint32_t ones[2][kC / 2];  // the two rows beside u, in pairs
   float kept;                // e^{G_C}
   int tokens;                // of the chunk
-  int turn;                  // which warp has which tokens changes from chunk to chunk
   int64_t start;             // the first of them
 };
 
@@ -67,17 +66,9 @@ struct Lane {
       : warp(int(thread / 32 % kWarps)), lane(int(thread % 32)), g(lane / 4), t(lane % 4) {}
   // The same, unknown to the compiler: addresses made of it are made anew and not kept in registers.
   __device__ static Lane anew() { return Lane(unsigned(hidden(int(threadIdx.x)))); }
-};
-
-// A reader, and which 16 tokens of the chunk are its own. The pairs of tokens grow with `tile`: warps w and w + 4, which
-// one scheduler has, get the same work together, and take turns.
-struct Reader : Lane {
-  int tile;
-
-  __device__ explicit Reader(const Factors& f) : Lane(Lane::anew()) {
-    const int w = warp ^ (f.turn * kWarps / 2);
-    tile = w < kWarps / 2 ? w : 3 * kWarps / 2 - 1 - w;
-  }
+  // Which 16 tokens of a chunk are its own. The pairs of tokens grow with it: warps w and w + 4, which one scheduler
+  // has, get the same work together.
+  __device__ int tile() const { return warp < kWarps / 2 ? warp : 3 * kWarps / 2 - 1 - warp; }
 };
 
 __device__ __forceinline__ int64_t row_at(const PowerRows& x, const Job& job, int64_t t) {
@@ -210,8 +201,7 @@ __device__ __forceinline__ float prepare_factors(
     f.ones[0][2 * lane + n / 2] = both.x;
     f.ones[1][2 * lane + n / 2] = both.y;
   }
-  if (lane == 0)
-    f.kept = exp2_fast(last), f.tokens = tokens, f.start = start, f.turn = int(start / kC % 2);
+  if (lane == 0) f.kept = exp2_fast(last), f.tokens = tokens, f.start = start;
   return last;
 }
 
