@@ -54,7 +54,7 @@ TEST(Bench, ChecksThenTimes) {
   options.shape = {"1x40x2x4x4"};
   options.repeats = 1;
   const BenchReport report = bench_ops(options, [](auto&&...) {});
-  ASSERT_EQ(report.rows.size(), 4u);  // no decay, per head, per key, exponential gate
+  ASSERT_EQ(report.rows.size(), 5u);  // no decay, per head, per key, sum norm, exponential gate
   EXPECT_EQ(report.failed(), 0u);
   for (const BenchRow& row : report.rows) {
     EXPECT_GT(row.eager_both.median, 0) << row.variant;

@@ -1,12 +1,12 @@
 // `linear`, level 2: one sweep over chunks of 64 tokens on Hopper's tensor cores, as a block does it.
 #pragma once
 
-#include "ops/linear/maps.cuh"
+#include "ops/linear/normaliser.cuh"
 
 namespace horner::cuda {
 namespace {
 
-constexpr int kGroup = 128, kThreads = 4 * kGroup;
+constexpr int kThreads = 4 * kGroup;
 
 enum class Role { plain, dq, dk, ends };  // dq and dk fill a Crossing, and read x; ends has no y
 template <Role kRole>
@@ -39,9 +39,11 @@ struct Memory {
   unsigned char S[2][kRows / 64]
                  [kTileBytes];     // the state entering a chunk, bf16; even ones, odd ones
   unsigned char y[2][kTileBytes];  // on its way out; a warp's rows are its own
-  float G[kStages][64];            // log2 of the decay since the chunk's start
-  float read[kStages][64];         // what scales q_t S
-  uint2 write[kStages][32];        // what scales k_s^T v_s, in pairs
+  float sums[kStages][kRows];  // norm = sum: entering the chunk, forward by rows, else by columns
+  float shift[kStages][64];    // Delta
+  float G[kStages][64];        // log2 of the decay since the chunk's start
+  float read[kStages][64];     // what scales q_t S
+  uint2 write[kStages][32];    // what scales k_s^T v_s, in pairs
   float inner_columns[4][4][64], inner_rows[4][64];
   // Barriers: a stage has been loaded, is free again; a copy of the state is there, has been read.
   uint64_t full[kStages], free[kStages], copied[2], taken[2];
@@ -74,63 +76,18 @@ struct Memory {
   }
 };
 
-// What a block works on.
-struct Job {
-  int b, h, bh;
-  int block, blocks;        // of columns
-  int first_column, width;  // of the block
-  int part;                 // of the time
-  int first_chunk, chunks;  // of the part, in the sweep's direction
-};
-
-__device__ inline Job job_at(const Sweep& p, unsigned index) {
-  const int blocks = (p.N + 63) / 64, block = int(index) % blocks, heads = int(p.B * p.H);
-  const int part = int(index) / blocks / heads, bh = int(index) / blocks % heads;
-  const int all = int((p.T + 63) / 64), each = (all + p.parts - 1) / p.parts, begin = part * each;
-  Job job;
-  job.b = bh / int(p.H);
-  job.h = bh % int(p.H);
-  job.bh = bh;
-  job.block = block;
-  job.blocks = blocks;
-  job.first_column = 64 * block;
-  job.width = min(64, p.N - 64 * block);
-  job.part = part;
-  job.first_chunk = p.reverse ? all - 1 - begin : begin;
-  job.chunks = min(each, all - begin);
-  return job;
-}
-
-template <class T>
-__device__ T* head(const Rows& x, const Job& job) {
-  return static_cast<T*>(x.data) + job.b * x.b + (job.h / x.group) * x.h;
-}
-
-// The place of a thread in its warpgroup: it has rows `row` and `row` + 8 and columns 8 j + `pair`, + 1 of
-// an accumulator; in a store or load of four 8x8 matrices it gives the address of one row.
-struct Place {
-  int thread = threadIdx.x % kGroup, warp = thread / 32, lane = thread % 32;
-  int row = 16 * warp + lane / 4, pair = 2 * (lane % 4);
-};
-
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-template <bool kReverse>
-__device__ int chunk_at(const Job& job, int i) {
-  return kReverse ? job.first_chunk - i : job.first_chunk + i;
-}
-__device__ int tokens_in(const Sweep& p, int chunk) {
-  return int(min(int64_t(64), p.T - int64_t(chunk) * 64));
-}
-
-template <int kRows, bool kReverse, Role kRole>
+template <int kRows, bool kReverse, Role kRole, Norm kNorm>
 __device__ void load_stage(
     const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m, int i
 ) {
-  const int t = chunk_at<kReverse>(job, i) * 64;
+  const int t = chunk_at<kReverse>(job, i) * 64, slot = i % m.kStages;
   Stage<kRows, kRole>& s = m.at(i);
-  const uint32_t full = shared_address(&m.full[i % m.kStages]);
-  barrier_expect(full, sizeof(Stage<kRows, kRole>));
+  const uint32_t full = shared_address(&m.full[slot]);
+  barrier_expect(full, sizeof(Stage<kRows, kRole>) + kNormBytes<kNorm, kRows>);
+  if constexpr (kNorm != Norm::none)
+    load_norm<kNorm, kRows, kReverse>(p, job, t, m.sums[slot], m.shift[slot], full);
 #pragma unroll
   for (int n = 0; n < kRows / 64; ++n) {
     if constexpr (kRole != Role::ends)
@@ -198,7 +155,7 @@ __device__ void store_pairs(
 
 // Loads stages and prepares their decays. Only the first warp of the group has work; where a chunk takes less time than
 // its decays take to arrive, all four have, in turn.
-template <int kRows, bool kDecay, bool kReverse, Role kRole>
+template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m) {
   const Place at;
   constexpr int kFeeders = kRole == Role::ends ? 4 : 1;
@@ -207,7 +164,7 @@ __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kR
   if (kDecay) g = load_decay<kReverse>(p, job, kFeeders == 1 ? 0 : at.warp);
   for (int i = kFeeders == 1 ? 0 : at.warp; i < job.chunks; i += kFeeders) {
     m.wait_free(i);
-    if (at.lane == 0) load_stage<kRows, kReverse, kRole>(p, maps, job, m, i);
+    if (at.lane == 0) load_stage<kRows, kReverse, kRole, kNorm>(p, maps, job, m, i);
     if (kDecay) {
       prepare_decay<kRows, kReverse, kRole>(g, m, i);
       g = load_decay<kReverse>(p, job, i + kFeeders);
@@ -371,11 +328,6 @@ __device__ void group_sync(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroup) : "memory");
 }
 
-__device__ float quad_sum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
-}
-
 // Row and column sums of E_ts = P_ts (x_t.v_s), s < t.
 template <int kRows, Role kRole>
 __device__ void sum_inner(
@@ -405,6 +357,15 @@ __device__ void sum_inner(
   if (at.lane % 4 == 0) m.inner_rows[i & 3][at.row] = r0, m.inner_rows[i & 3][at.row + 8] = r1;
 }
 
+// A warp's rows of a tile, as A operands.
+__device__ void load_operands(uint32_t (&x)[4][4], const unsigned char* tile, const Place& at) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int r = 16 * at.warp + at.lane % 16, unit = 2 * j + at.lane / 16;
+    load_matrices(x[j], shared_address(tile) + tile_offset(r, unit));
+  }
+}
+
 __device__ inline uint4 add_pairs(uint4 x, uint4 y) {
   const auto add = [](uint32_t a, uint32_t b) {
     return pack(low_half(a) + low_half(b), high_half(a) + high_half(b));
@@ -414,6 +375,8 @@ __device__ inline uint4 add_pairs(uint4 x, uint4 y) {
 
 __device__ void store_y(
     const float (&Y)[32],
+    float scale,
+    const Rows& out,
     const Sweep& p,
     const Job& job,
     int chunk,
@@ -421,21 +384,20 @@ __device__ void store_y(
     const Place& at
 ) {
   const int rows = tokens_in(p, chunk);
-  const int64_t first = int64_t(chunk) * 64 * p.y.t + job.first_column;
-  const float scale = float(p.scale);
+  const int64_t first = int64_t(chunk) * 64 * out.t + job.first_column;
   if (p.wide_y) {
-    float* to = head<float>(p.y, job) + first;
+    float* to = head<float>(out, job) + first;
 #pragma unroll
     for (int e = 0; e < 32; e += 2) {
       const int r = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair;
       if (r >= rows || column >= job.width) continue;
-      float2& y = *reinterpret_cast<float2*>(to + r * p.y.t + column);
+      float2& y = *reinterpret_cast<float2*>(to + r * out.t + column);
       const float2 before = p.add_y ? y : float2{0.f, 0.f};
       y = {before.x + Y[e] * scale, before.y + Y[e + 1] * scale};
     }
     return;
   }
-  __nv_bfloat16* to = head<__nv_bfloat16>(p.y, job) + first;
+  __nv_bfloat16* to = head<__nv_bfloat16>(out, job) + first;
   store_pairs(staged, Y, scale, at);
   __syncwarp();
 #pragma unroll
@@ -443,7 +405,7 @@ __device__ void store_y(
     const int r = 16 * at.warp + 4 * n + at.lane / 8, unit = at.lane % 8;
     uint4 value = *reinterpret_cast<const uint4*>(staged + tile_offset(r, unit));
     if (r >= rows || unit * 8 >= job.width) continue;
-    uint4& y = *reinterpret_cast<uint4*>(to + r * p.y.t + unit * 8);
+    uint4& y = *reinterpret_cast<uint4*>(to + r * out.t + unit * 8);
     if (p.add_y) value = add_pairs(value, y);
     y = value;
   }
@@ -452,7 +414,7 @@ __device__ void store_y(
 
 // y_t = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s. Registers: P = q k^T and y, and for the crossing sums
 // x and E = x v^T. One group has the even chunks, one the odd: while one waits for its products, the other computes.
-template <int kRows, bool kDecay, bool kReverse, Role kRole>
+template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void compute_y(
     const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m, int group
 ) {
@@ -466,14 +428,8 @@ __device__ void compute_y(
     const uint32_t qs = shared_address(s.q), ks = shared_address(s.k), vs = shared_address(s.v);
     m.wait_full(i);
 
-    uint32_t x[4][4];  // a warp's rows, as A operands
-    if constexpr (kCross) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int r = 16 * at.warp + at.lane % 16, unit = 2 * j + at.lane / 16;
-        load_matrices(x[j], shared_address(s.x) + tile_offset(r, unit));
-      }
-    }
+    uint32_t x[4][4];
+    if constexpr (kCross) load_operands(x, s.x[0], at);
     float P[32], Y[32], E[32];
     product_fence();
 #pragma unroll
@@ -498,8 +454,15 @@ __device__ void compute_y(
 
     const float R0 = kDecay ? m.read[slot][at.row] : 1.f;
     const float R1 = kDecay ? m.read[slot][at.row + 8] : 1.f;
+    float den[2] = {0.f, 0.f};
+    if constexpr (kNorm == Norm::divides) {
+      rows_by_sums<kRows>(den, s.q, m.sums[slot], at);
+      den[0] *= R0;
+      den[1] *= R1;
+    }
     product_wait<1>();
     settle(P);
+    if constexpr (kNorm == Norm::shifts) shift_products<kReverse>(P, m.shift[slot], at);
     decay_mask<kDecay, kReverse>(P, m.G[slot], at);
     if constexpr (kRole == Role::dq) {
       settle(E);
@@ -508,16 +471,19 @@ __device__ void compute_y(
     uint32_t pw[4][4];
 #pragma unroll
     for (int e = 0; e < 16; ++e) pw[e / 4][e % 4] = pack(P[2 * e], P[2 * e + 1]);
+    if constexpr (kNorm == Norm::divides) add_weights(den, pw);
 
     product_wait<0>();
     settle(Y);
     m.arrive(m.taken[i & 1]);
+    if constexpr (kNorm == Norm::shifts) shift_state<kReverse>(Y, m.sums[slot], m.shift[slot], at);
     if constexpr (kDecay) {
 #pragma unroll
       for (int e = 0; e < 32; ++e) Y[e] *= e / 2 % 2 ? R1 : R0;  // e^{G_t} q_t S
     }
     float f0 = 0.f, f1 = 0.f;  // x_t . (part from the state)
     if constexpr (kCross) {
+      if (kNorm != Norm::none) load_operands(x, s.x[0], at);  // again, as registers are few
 #pragma unroll
       for (int e = 0; e < 16; ++e) {
         const uint32_t two = x[e / 4][e % 4];
@@ -537,7 +503,16 @@ __device__ void compute_y(
     product_wait<0>();
     settle(Y);
     m.arrive(m.free[slot]);
-    store_y(Y, p, job, c, m.y[group], at);
+    if constexpr (kNorm == Norm::divides) {
+      divide(Y, den, p, job, t, rows, at);
+      store_y(Y, 1.f, p.y, p, job, c, m.y[group], at);
+      if (p.norm.rest.data) {
+        leave_rest(Y);
+        store_y(Y, 1.f, p.norm.rest, p, job, c, m.y[group], at);
+      }
+    } else {
+      store_y(Y, float(p.scale), p.y, p, job, c, m.y[group], at);
+    }
     if constexpr (kRole == Role::dq) group_sync(group);
     if (kRole == Role::dq && at.thread < rows) {
       const auto& columns = m.inner_columns[i & 3];
@@ -552,7 +527,7 @@ __device__ void compute_y(
 // A block owns 64 columns of the state of one (b, h), and walks over the chunks of one part of the time: one warpgroup carries the
 // state, two compute y from the copies of it, and a fourth feeds them. Shared memory: kStages stages of q, k, v, and
 // the bf16 copies of the state. Each waits for no more than it needs.
-template <int kRows, bool kDecay, bool kReverse, Role kRole>
+template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void sweep(
     const Sweep& p, const Maps& maps, const Crossing& out, unsigned char* raw, unsigned index
 ) {
@@ -566,12 +541,12 @@ __device__ void sweep(
   const int group = threadIdx.x / kGroup;
   if (group < 2) {
     take_registers<176>();
-    compute_y<kRows, kDecay, kReverse, kRole>(p, out, job, m, group);
+    compute_y<kRows, kDecay, kReverse, kRole, kNorm>(p, out, job, m, group);
   } else if (group == 2) {
     carry_state<kRows, kDecay, kReverse, kRole>(p, out, job, m);
   } else {
     give_registers<32>();
-    feed<kRows, kDecay, kReverse, kRole>(p, maps, job, m);
+    feed<kRows, kDecay, kReverse, kRole, kNorm>(p, maps, job, m);
   }
 }
 

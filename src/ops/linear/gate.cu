@@ -35,6 +35,16 @@ __global__ void __launch_bounds__(kProducts) anchor_kernel(const ChunkedGate p) 
     for (int n = 0; n < 4; ++n)
       sum += (x[n].x * y[n].x + x[n].y * y[n].y) + (x[n].z * y[n].z + x[n].w * y[n].w);
   }
+  if (p.z.sums && threadIdx.x < p.z.width) {  // the column for v = 1
+    const int64_t chunks = (p.T + kChunk - 1) / kChunk;
+    const int64_t c = min(int64_t(blockIdx.y) * kAnchor + kAnchor - 1, chunks - 1);
+    const int64_t b = blockIdx.x / p.H, h = blockIdx.x % p.H;
+    const auto entering = [&](const Normaliser& n, int64_t i) {
+      const int64_t head = ((1 + i) * p.B + b) * n.heads + h / (p.H / n.heads);
+      return n.sums[head * n.width + threadIdx.x];
+    };
+    sum -= entering(p.z, c) * entering(p.zeta, chunks - 1 - c);
+  }
   sum = warp_sum(sum);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   __syncthreads();
