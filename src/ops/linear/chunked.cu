@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(
         p.dk, dk_maps, p.kappa, aligned_memory(), head * keys + job
     );
   } else {
-    sweep<kRowsK, kDecay, true, Role::plain, Norm::none>(
+    sweep<kRowsK, kDecay, true, Role::plain, kSum ? Norm::follows : Norm::none>(
         p.dv, dv_maps, {}, aligned_memory(), head * values + job - keys
     );
   }

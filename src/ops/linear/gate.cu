@@ -11,7 +11,7 @@ namespace horner::cuda {
 namespace {
 
 constexpr int kAtOnce = 32, kProducts = 256;  // chunks, a warp each; threads of an inner product
-static_assert(kAtOnce % kAnchor == 0);
+static_assert(kAtOnce % kAnchor == 0 && kAtOnce % kSumAnchor == 0);
 
 __device__ float warp_sum(float x) {
 #pragma unroll
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kProducts) anchor_kernel(const ChunkedGate p) 
   }
   if (p.z.sums && threadIdx.x < p.z.width) {  // the column for v = 1
     const int64_t chunks = (p.T + kChunk - 1) / kChunk;
-    const int64_t c = min(int64_t(blockIdx.y) * kAnchor + kAnchor - 1, chunks - 1);
+    const int64_t c = min((int64_t(blockIdx.y) + 1) * p.each - 1, chunks - 1);
     const int64_t b = blockIdx.x / p.H, h = blockIdx.x % p.H;
     const auto entering = [&](const Normaliser& n, int64_t i) {
       const int64_t head = ((1 + i) * p.B + b) * n.heads + h / (p.H / n.heads);
@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p)
       const int64_t c = top - lane;
       float slope = 1.f, offset = 0.f, known = 0.f;
       if (c >= bottom) {
-        const bool kept = c == chunks - 1 || c % kAnchor == kAnchor - 1;
-        if (kept) known = factor[lane] * p.product[bh * p.anchors + c / kAnchor];
+        const bool kept = c == chunks - 1 || c % p.each == p.each - 1;
+        if (kept) known = factor[lane] * p.product[bh * p.anchors + c / p.each];
         const bool through = !kept && factor[lane] >= 0x1p-10f && (c > 0 || p.carried);
         slope = through ? 1.f : 0.f;
         offset = rho_sum[lane] + known - slope * kappa_sum[lane];

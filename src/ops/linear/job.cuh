@@ -43,8 +43,19 @@ __device__ T* head(const Rows& x, const Job& job) {
 // The place of a thread in its warpgroup: it has rows `row` and `row` + 8 and columns 8 j + `pair`, + 1 of
 // an accumulator; in a store or load of four 8x8 matrices it gives the address of one row.
 struct Place {
-  int thread = threadIdx.x % kGroup, warp = thread / 32, lane = thread % 32;
-  int row = 16 * warp + lane / 4, pair = 2 * (lane % 4);
+  int thread, warp, lane, row, pair;
+  __device__ explicit Place(int index = threadIdx.x)
+      : thread(index % kGroup),
+        warp(thread / 32),
+        lane(thread % 32),
+        row(16 * warp + lane / 4),
+        pair(2 * (lane % 4)) {}
+  // The same, unknown to the compiler: addresses made of it are made anew and not kept in registers.
+  __device__ static Place anew() {
+    int index = threadIdx.x;
+    asm volatile("" : "+r"(index));
+    return Place(index);
+  }
 };
 
 template <bool kReverse>

@@ -50,10 +50,12 @@ struct StateView {
 //   dq        Delta_t = do'_t.o_t                   do'_t.v_s - Delta_t,  do'_t S^T - Delta_t z
 //   dk        zeta = sums of Delta_s q_s            do'_s.v_t - Delta_s,  v_t Z^T - zeta
 // The differences are formed in fp32, before a product rounds them: what is left of them is small.
+// With a floor (mLSTM) it is o_t = num_t / max(|den_t|, floor_t), and Delta_t has the sign of den_t.
 struct Normaliser {
   const float* sums = nullptr;  // (chunks+2,B,heads,width): see Sums
   int heads = 0, width = 0;
   const float* shift = nullptr;  // Delta (B,H,T), T padded to whole chunks; null: forward
+  const float* floor = nullptr;  // likewise; forward alone
   float eps = 0;
   float* den = nullptr;  // (B,H,T), before it is held at eps; null: not wanted
   Rows rest;             // what rounding leaves of o, likewise
@@ -70,6 +72,7 @@ struct Sweep {
   bool wide_y = false;  // y in the accumulator's type, where query heads are still to be summed
   bool add_y = false;   // to what is there; level 2
   Rows g;               // accumulator's type: width 1 (head), R (rows) or N (columns)
+  bool gains = false;   // level 2, norm = sum: each g is followed by the log of what scales its key
   Rows x;               // like v; with flow
   Rows flow;            // (B,T,H,N) accumulator's type; data == nullptr: not wanted
   StateView first, last;
@@ -109,10 +112,15 @@ struct Crossing {
   float* flow = nullptr;
   // (n,B,H,T), dq alone: sum_{t>i} E_ti - sum_{s<i} E_is, E_ts = x_t.v_s P_ts
   float* inner = nullptr;
-  // (B,H,anchors,n,R,64): the state that enters, in the sweep's direction, every kAnchor-th chunk and the last
+  // (n,B,H,T), dk alone: x_t.y_t, the gradient of the gain; null: not wanted
+  float* whole = nullptr;
+  // (B,H,anchors,n,R,64): the state that enters, in the sweep's direction, every kAnchor-th (kSumAnchor-th) chunk and
+  // the last
   float* state = nullptr;
 };
 constexpr int kChunk = 64, kAnchor = 8;
+constexpr int kSumAnchor =
+    4;  // with a normaliser, where what flows is small beside what it is the difference of
 
 cudaError_t chunked_forward(const Sweep&, cudaStream_t);
 // The states that enter the parts: entering and decays are filled. y and its operand q are not wanted.
@@ -137,14 +145,15 @@ struct Sums {
 };
 cudaError_t chunk_sums(const Sums&, cudaStream_t);
 
-// do' = do / max(den, eps), and Delta for each 128 values: 0 where den is held at eps, and so a constant.
+// do' = do / max(den, eps), and Delta for each 128 values: 0 where the floor holds den, which is so a constant.
 struct DividedGradient {
   int64_t B = 0, T = 0, H = 0;
   int V = 0;
   float eps = 0;
-  Rows out, o, rest, divided;  // do; o and what rounding left of it; do'
-  const float* den = nullptr;  // (B,H,T)
-  float* shift = nullptr;      // (blocks,B,H,T), T padded to whole chunks
+  Rows out, o, rest, divided;    // do; o and what rounding left of it; do'
+  const float* den = nullptr;    // (B,H,T)
+  const float* floor = nullptr;  // (B,H,T), T padded to whole chunks; null: eps
+  float* shift = nullptr;        // (blocks,B,H,T), likewise
 };
 cudaError_t divide_gradient(const DividedGradient&, cudaStream_t);
 
@@ -157,7 +166,8 @@ struct ChunkedGate {
   Crossing rho, kappa;
   Rows g;                    // fp32
   Normaliser z, zeta;        // of dq and of dk
-  int64_t anchors = 0;       // (chunks - 1) / kAnchor + 1
+  int64_t anchors = 0;       // (chunks - 1) / each + 1
+  int each = kAnchor;        // chunks
   float* product = nullptr;  // (B,H,anchors) scratch: <Z, S>
   float* dg = nullptr;       // (B,T,H/group)
 };

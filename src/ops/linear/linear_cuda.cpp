@@ -77,7 +77,7 @@ Result forward_for(const Inputs& in, const State& state, const Options& options,
   x.entering(x.k, x.v, x.S0, false, kept.entering);
   p.entering = x.part_views(kept.entering, x.H, false);
   if (x.sum) {
-    x.fill_sums(kept.sums, x.k, {}, x.z0, false);
+    x.fill_sums(kept.sums, x.k, x.gain, x.z0, false);
     p.norm = x.normaliser(kept.sums, {});
     if (kept.den.defined()) {
       p.norm.den = kept.den.data_ptr<float>();
@@ -91,6 +91,7 @@ Result forward_for(const Inputs& in, const State& state, const Options& options,
                        : cuda::recurrent_sweep(p, x.stream)
   );
   if (options.final_state) y.state.parts = {last};
+  if (options.final_state && x.m.defined()) y.state.parts.push_back(x.m);
   y.form = kChunked ? "chunked kernel" : "recurrent kernel";
   return y;
 }
@@ -99,7 +100,7 @@ template <bool kChunked>
 Result forward(const Inputs& in, const State& state, const Options& options) {
   if (kChunked && per_key(in)) return per_key_forward(in, state, options);
   bool gradient = !state.empty() && state.parts[0].requires_grad();
-  for (const Input& input : {kQ, kK, kV, kG})
+  for (const Input& input : {kQ, kK, kV, kG, kBeta})
     gradient = gradient || ((in.*input.tensor).defined() && (in.*input.tensor).requires_grad());
   return forward_for<kChunked>(in, state, options, gradient);
 }
@@ -125,6 +126,11 @@ at::Tensor recurrent_gate(
   return grouped(dg, 2, x.G);
 }
 
+std::string refuses_gated(const Inputs& in, const State& state, const Options& options) {
+  if (state.parts.size() > 1 && state.parts[1].requires_grad()) return "m has no gradient";
+  return refuses_chunked(in, state, options);
+}
+
 // What the three sweeps of the gradient read and write. All values, or a block of them.
 struct Gradients {
   at::Tensor v, out, S0, dS;  // out: gradient of o
@@ -132,6 +138,7 @@ struct Gradients {
   at::Tensor dq, dk, dv, dS0;
   // norm = sum: the sums of k, Delta (blocks,B,H,T), and the last columns (B,G,K) of dS and (B,H,K) of dS0.
   at::Tensor sums, shift, dz, dz0;
+  at::Tensor di;  // (B,T,G): of the exponential gate
 
   Gradients values(int64_t first, int64_t count) const {
     Gradients some = *this;
@@ -206,13 +213,16 @@ at::Tensor chunked_sweeps(const Problem& x, const Gradients& in, bool add) {
     return {};
   }
   const int64_t blocks = (x.K + 63) / 64, padded = in.v.size(3) <= 64 ? 64 : 128;
-  const int64_t anchors = (x.chunks() - 1) / cuda::kAnchor + 1;
-  const at::Tensor flows = at::empty({3, blocks, x.B, x.H, x.T}, x.wide());
+  const int each = x.sum ? cuda::kSumAnchor : cuda::kAnchor;
+  const int64_t anchors = (x.chunks() - 1) / each + 1;
+  const at::Tensor flows = at::empty({x.gated() ? 4 : 3, blocks, x.B, x.H, x.T}, x.wide());
   const at::Tensor states = at::empty({2, x.B, x.H, anchors, blocks, padded, 64}, x.wide());
   const auto part = [](const at::Tensor& all_of, int64_t i) { return all_of[i].data_ptr<float>(); };
-  all.rho = {part(flows, 0), part(flows, 1), part(states, 0)};
-  all.kappa = {part(flows, 2), nullptr, part(states, 1)};
+  all.rho = {part(flows, 0), part(flows, 1), nullptr, part(states, 0)};
+  all.kappa = {part(flows, 2), nullptr, nullptr, part(states, 1)};
+  if (x.gated()) all.kappa.whole = part(flows, 3);
   C10_CUDA_CHECK(cuda::chunked_backward(all, x.stream));
+  if (x.gated()) in.di.add_(grouped(flows[3].sum(0).transpose(1, 2), 2, x.G));
 
   const at::Tensor dg = at::empty({x.B, x.T, x.G}, x.wide());
   const at::Tensor product = at::empty({x.B, x.H, anchors}, x.wide());
@@ -226,6 +236,7 @@ at::Tensor chunked_sweeps(const Problem& x, const Gradients& in, bool add) {
   c.scale = float(x.common.scale);
   c.carried = x.S0.defined();
   c.anchors = anchors;
+  c.each = each;
   c.rho = all.rho;
   c.kappa = all.kappa;
   c.g = x.common.g;
@@ -254,6 +265,7 @@ void divide_gradient(const Problem& x, const Kept& kept, const at::Tensor& o, Gr
   p.rest = rows(kept.rest, x.H);
   p.divided = rows(divided, x.H);
   p.den = kept.den.data_ptr<float>();
+  if (x.floor.defined()) p.floor = x.floor.data_ptr<float>();
   p.shift = all.shift.data_ptr<float>();
   C10_CUDA_CHECK(cuda::divide_gradient(p, x.stream));
   all.out = divided;
@@ -292,6 +304,7 @@ std::vector<at::Tensor> backward(
   at::Tensor dS0, dg;
   if (x.S0.defined()) dS0 = at::empty({x.B, x.H, x.K, x.V + (x.sum ? 1 : 0)}, x.wide());
   all.dS0 = dS0;
+  if (x.gated()) all.di = at::zeros({x.B, x.T, x.G}, x.wide());
   if (kChunked) {
     const bool again = x.sum && !(given.o.defined() && given.norm.defined());
     const Result y = again ? forward_for<true>(in, state, options, true) : given;
@@ -311,7 +324,9 @@ std::vector<at::Tensor> backward(
   const at::ScalarType type = x.q.scalar_type();
   std::vector<at::Tensor> gradients = {
       all.dq, grouped(all.dk, 2, x.G).to(type), grouped(all.dv, 2, x.G).to(type), dg};
+  if (all.di.defined()) gradients.push_back(all.di.to(in.beta.scalar_type()));
   if (!state.empty()) gradients.push_back(grouped(dS0, 1, x.G).to(state.parts[0].scalar_type()));
+  if (state.parts.size() > 1) gradients.emplace_back();  // m, which is a constant
   return gradients;
 }
 
@@ -322,6 +337,10 @@ std::vector<Kernel> linear_kernels() {
       {"chunked kernel", refuses_chunked, forward<true>, backward<true>, suits_chunked, per_key},
       {"recurrent kernel", refuses_recurrent, forward<false>, backward<false>, suits_recurrent},
   };
+}
+
+std::vector<Kernel> gated_kernels() {
+  return {{"chunked kernel", refuses_gated, forward<true>, backward<true>, suits_chunked}};
 }
 
 }  // namespace horner

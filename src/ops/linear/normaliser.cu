@@ -98,7 +98,10 @@ __global__ void __launch_bounds__(kTokenThreads)
   const int64_t h = index % p.H, t = index / p.H % padded, b = index / p.H / padded;
   const int lane = int(threadIdx.x) % lanes;
   const bool inside = b < p.B && t < p.T;
-  const float den = inside ? p.den[(b * p.H + h) * p.T + t] : 0.f, factor = 1.f / fmaxf(den, p.eps);
+  const float den = inside ? p.den[(b * p.H + h) * p.T + t] : 0.f;
+  const float floor = inside && p.floor ? p.floor[(b * p.H + h) * padded + t] : p.eps;
+  const float size = p.floor ? fabsf(den) : den, factor = 1.f / fmaxf(size, floor);
+  const float slope = size < floor ? 0.f : den < 0.f ? -1.f : 1.f;  // of max(|den|, floor)
   for (int first = 0, block = 0; first < p.V; first += 128, ++block) {
     const int column = first + 8 * lane;
     float shift = 0.f;
@@ -119,8 +122,7 @@ __global__ void __launch_bounds__(kTokenThreads)
           pairs[0], pairs[1], pairs[2], pairs[3]};
     }
     for (int d = 1; d < lanes; d *= 2) shift += __shfl_xor_sync(~0u, shift, d);
-    if (lane == 0 && b < p.B)
-      p.shift[((block * p.B + b) * p.H + h) * padded + t] = den < p.eps ? 0.f : shift;
+    if (lane == 0 && b < p.B) p.shift[((block * p.B + b) * p.H + h) * padded + t] = slope * shift;
   }
 }
 

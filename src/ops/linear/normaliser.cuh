@@ -6,13 +6,16 @@
 namespace horner::cuda {
 namespace {
 
-enum class Norm { none, divides, shifts };  // without; forward; dq and dk
-template <Norm kNorm, int kRows>
-constexpr int kNormBytes = kNorm == Norm::none ? 0 : 4 * (kNorm == Norm::divides ? kRows : 128);
-
+enum class Norm { none, divides, shifts, follows };  // without; forward; dq and dk; dv
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-// The sums that enter the chunk of token t, and its shift.
+template <Norm kNorm, int kRows>
+__device__ int norm_bytes(const Normaliser& n) {
+  if (kNorm == Norm::none || kNorm == Norm::follows) return 0;
+  return kNorm == Norm::divides ? 4 * kRows + (n.floor ? 256 : 0) : 512;
+}
+
+// The sums that enter the chunk of token t, and its shift or floor.
 template <Norm kNorm, int kRows, bool kReverse>
 __device__ void load_norm(
     const Sweep& p, const Job& job, int t, float* sums, float* shift, uint32_t full
@@ -21,18 +24,25 @@ __device__ void load_norm(
   const int chunks = int((p.T + 63) / 64), i = kReverse ? chunks - 1 - t / 64 : t / 64;
   const int head = ((1 + i) * int(p.B) + job.b) * n.heads + job.h / p.v.group;
   const float* from = n.sums + int64_t(head) * n.width;
+  const float* tokens = kNorm == Norm::divides ? n.floor : n.shift;
   if constexpr (kNorm == Norm::divides) {
     load_numbers(shared_address(sums), from, full, 4 * kRows);
   } else {
     load_numbers(shared_address(sums), from + job.first_column, full, 256);
-    load_numbers(shared_address(shift), n.shift + (int64_t(job.bh) * chunks * 64 + t), full, 256);
   }
+  if (tokens)
+    load_numbers(shared_address(shift), tokens + (int64_t(job.bh) * chunks * 64 + t), full, 256);
 }
 
-// q_t . z of the thread's two rows. While it is computed, lane l has half of row l / 2 of its warp.
+// Of the thread's two rows.
+struct Denominators {
+  float den[2], floor[2];
+};
+
+// The part of den that comes from the state: R_t q_t . z. Lane l computes half of row l / 2 of its warp.
 template <int kRows>
-__device__ void rows_by_sums(
-    float (&den)[2], const unsigned char (*q)[kTileBytes], const float* z, const Place& at
+__device__ Denominators rows_by_sums(
+    const unsigned char (*q)[kTileBytes], const float* z, float R0, float R1, const Place& at
 ) {
   const int row = 16 * at.warp + at.lane / 2;
   float sum = 0.f;
@@ -48,26 +58,30 @@ __device__ void rows_by_sums(
     sum += low_half(x.w) * late.z + high_half(x.w) * late.w;
   }
   sum += __shfl_xor_sync(~0u, sum, 1);
-  den[0] = __shfl_sync(~0u, sum, 2 * (at.lane / 4));
-  den[1] = __shfl_sync(~0u, sum, 2 * (at.lane / 4) + 16);
+  const float first = R0 * __shfl_sync(~0u, sum, 2 * (at.lane / 4));
+  const float second = R1 * __shfl_sync(~0u, sum, 2 * (at.lane / 4) + 16);
+  return {{first, second}, {}};
 }
 
-// The weights inside the chunk, as the numerator has them.
-__device__ inline void add_weights(float (&den)[2], const uint32_t (&weights)[4][4]) {
+// The weights inside the chunk, rounded as the numerator has them, so that one token alone has the weight 1. Weights of
+// both signs, which a floor is for, may all but cancel: these are summed as they are.
+__device__ inline void add_weights(
+    Denominators& d, bool exact, const float (&P)[32], const uint32_t (&rounded)[4][4]
+) {
   float sum[2] = {0.f, 0.f};
 #pragma unroll
   for (int e = 0; e < 16; ++e) {
-    const uint32_t two = weights[e / 4][e % 4];
-    sum[e % 2] += low_half(two) + high_half(two);
+    const uint32_t two = rounded[e / 4][e % 4];
+    sum[e % 2] += exact ? P[2 * e] + P[2 * e + 1] : low_half(two) + high_half(two);
   }
-  den[0] += quad_sum(sum[0]);
-  den[1] += quad_sum(sum[1]);
+  d.den[0] += quad_sum(sum[0]);
+  d.den[1] += quad_sum(sum[1]);
 }
 
-// Y = scale Y / max(scale den, eps).
+// Y = scale Y / max(scale den, floor).
 __device__ inline void divide(
     float (&Y)[32],
-    const float (&den)[2],
+    const Denominators& d,
     const Sweep& p,
     const Job& job,
     int64_t t,
@@ -78,11 +92,11 @@ __device__ inline void divide(
   float factor[2];
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
-    const float whole = scale * den[n];
-    factor[n] = scale / fmaxf(whole, p.norm.eps);
+    const float den = scale * d.den[n];
+    factor[n] = scale / (p.norm.floor ? fmaxf(fabsf(den), d.floor[n]) : fmaxf(den, p.norm.eps));
     const int row = at.row + 8 * n;
     if (p.norm.den && job.block == 0 && at.lane % 4 == 0 && row < rows)
-      p.norm.den[job.bh * p.T + t + row] = whole;
+      p.norm.den[job.bh * p.T + t + row] = den;
   }
 #pragma unroll
   for (int e = 0; e < 32; ++e) Y[e] *= factor[e / 2 % 2];

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kEndThreads<kRows>, 1)
   if (tile < kRows / 64) {
     carry_end<kRows, kDecay, kReverse>(p, job, m, tile);
   } else {
-    feed<kRows, kDecay, kReverse, Role::ends, Norm::none>(p, maps, job, m);
+    feed<kRows, kDecay, kReverse, Role::ends, Norm::follows>(p, maps, job, m);
   }
 #endif
 }

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAException.h>
 
 #include "ops/chunks.h"
+#include "ops/linear/exponential_gate.h"
 #include "ops/linear/operands_cuda.h"
 
 namespace horner::linear_sweeps {
@@ -13,6 +14,9 @@ namespace horner::linear_sweeps {
 struct Problem {
   at::Tensor q, k, v, g, S0;  // g and S0 in the accumulator's type
   at::Tensor z0;              // norm = sum: the last column of the state
+  // Of the exponential gate: e^gain and the floor (B,heads,T), T padded to whole chunks. g is (B,T,G,2) then: with the
+  // gain.
+  at::Tensor gain, floor, m;
   int64_t B, T, H, G, K, V;
   bool chunked, sum;
   double eps;
@@ -35,7 +39,15 @@ struct Problem {
     q = readable(in.q, chunked);
     k = readable(in.k, chunked);
     v = readable(in.v, chunked);
-    if (in.g.defined()) g = in.g.detach().to(wide).contiguous();
+    if (in.beta.defined()) {
+      const Stabilised x = stabilise(in, in.beta.detach(), in.g.detach(), state);
+      g = at::stack({x.g, x.gain}, -1);
+      gain = by_chunks(x.gain.exp());
+      floor = by_chunks(x.floor.repeat_interleave(H / G, 2));
+      m = x.last;
+    } else if (in.g.defined()) {
+      g = in.g.detach().to(wide).contiguous();
+    }
     if (!state.empty()) S0 = state.parts[0].detach().to(wide);
     if (sum && S0.defined()) {
       z0 = S0.select(-1, V);
@@ -47,10 +59,18 @@ struct Problem {
     common.scale = options.scale.value_or(1.0);
     common.type = type_of(in.v.scalar_type());
     if (g.defined()) common.g = {g.data_ptr(), g.stride(0), g.stride(1), g.stride(2), int(H / G)};
+    common.gains = gated();
     if (chunked) parts = cuda::time_parts(B * H * ((V + 63) / 64), cuda::kProcessors, chunks());
     common.parts = parts;
   }
 
+  // (B,T,heads) -> (B,heads,T), 1 after the end.
+  at::Tensor by_chunks(const at::Tensor& x) const {
+    const at::Tensor y = x.transpose(1, 2);
+    return at::constant_pad_nd(y, {0, chunks() * cuda::kChunk - T}, 1.0).contiguous();
+  }
+
+  bool gated() const { return floor.defined(); }
   int64_t chunks() const { return (T + cuda::kChunk - 1) / cuda::kChunk; }
   int64_t width() const { return (K + 63) / 64 * 64; }  // of the sums
 
@@ -138,6 +158,7 @@ struct Problem {
     n.width = int(width());
     n.eps = float(eps);
     if (shift.defined()) n.shift = shift.data_ptr<float>();
+    if (floor.defined() && !shift.defined()) n.floor = floor.data_ptr<float>();
     return n;
   }
 
@@ -151,7 +172,7 @@ struct Problem {
   cuda::Decay decay(bool transposed) const {
     using cuda::Decay;
     if (!g.defined()) return Decay::none;
-    return g.dim() == 3 ? Decay::head : transposed ? Decay::columns : Decay::rows;
+    return g.dim() == 3 || gated() ? Decay::head : transposed ? Decay::columns : Decay::rows;
   }
 };
 
