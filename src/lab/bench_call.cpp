@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ops/contract.h"
 #include "ops/linear/exponential_gate.h"
 
 namespace horner {
@@ -13,7 +12,8 @@ at::ScalarType low_type(at::Device device) { return device.is_cpu() ? at::kFloat
 Inputs job_inputs(
     const BenchJob& job, const Dims& d, at::Device device, int64_t seed, at::ScalarType type
 ) {
-  Inputs in = sample_inputs({job.op, job.variant, d, device, uint64_t(seed)}, type);
+  at::manual_seed(uint64_t(seed));
+  Inputs in = job.op.sample(d, job.variant, at::device(device).dtype(type));
   if (job.mlstm()) in.beta = at::randn({d.B, d.T, d.G}, in.g.options());  // the input gate
   return in;
 }

@@ -49,6 +49,7 @@ const std::vector<Subject>& subjects() {
       {"linear", "no decay", "none", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
       {"linear", "decay per head", "head", "", {"S1", "S2", "S3", "S4", "E1"}, {"C1"}},
       {"linear", "decay per key", "key", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
+      {"linear", "no decay, sum norm", "none", "norm=sum", {"S1", "S3"}, {}},
       {"linear", kMlstm, "head", "scale=0.0883883476", {"X1"}, {"C1"}},
       {"delta", "no decay", "none", "", {"S1", "S2", "S3"}, {"C1"}},
       {"delta", "decay per head", "head", "", {"S1", "S2", "S3"}, {"C1"}},

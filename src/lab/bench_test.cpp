@@ -59,7 +59,7 @@ TEST(Bench, ChecksThenTimes) {
   const auto keep = [&](const BenchReport& so_far) { kept = so_far.rows.size(); };
   const BenchReport report = bench_ops(options, kQuiet, keep);
   EXPECT_EQ(kept, report.rows.size());
-  ASSERT_EQ(report.rows.size(), 4u);  // no decay, per head, per key, exponential gate
+  ASSERT_EQ(report.rows.size(), 5u);  // no decay, per head, per key, sum norm, exponential gate
   EXPECT_EQ(report.failed(), 0u);
   for (const BenchRow& row : report.rows) {
     EXPECT_GT(row.eager_both.median, 0) << row.variant;

@@ -8,6 +8,7 @@
 
 TORCH_LIBRARY_IMPL(horner, CUDA, m) {
   horner::set_kernels("delta", horner::delta_kernels());
+  horner::set_kernels("exponential_gate", horner::gated_kernels());
   horner::set_kernels("linear", horner::linear_kernels());
   horner::set_kernels("power", horner::power_kernels());
   horner::set_kernels("scan", horner::scan_kernels());

@@ -6,17 +6,18 @@
 namespace horner::cuda {
 namespace {
 
-template <int kRows, bool kDecay>
+template <int kRows, bool kDecay, bool kSum>
 __global__ void __launch_bounds__(kThreads, 1)
     forward_kernel(const __grid_constant__ Sweep p, const __grid_constant__ Maps maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  sweep<kRows, kDecay, false, Role::plain>(p, maps, {}, aligned_memory(), blockIdx.x);
+  constexpr Norm norm = kSum ? Norm::divides : Norm::none;
+  sweep<kRows, kDecay, false, Role::plain, norm>(p, maps, {}, aligned_memory(), blockIdx.x);
 #endif
 }
 
 // The sweeps of one head and direction lie side by side, so that they share what they read; the longest, dq, come
 // first, so that the others fill the gaps. R is V for dq and dk, K for dv.
-template <int kRowsV, int kRowsK, bool kDecay>
+template <int kRowsV, int kRowsK, bool kDecay, bool kSum>
 __global__ void __launch_bounds__(kThreads, 1) backward_kernel(
     const __grid_constant__ Gradient p,
     const __grid_constant__ Maps dq_maps,
@@ -25,18 +26,21 @@ __global__ void __launch_bounds__(kThreads, 1) backward_kernel(
 ) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr Role dq = kDecay ? Role::dq : Role::plain, dk = kDecay ? Role::dk : Role::plain;
+  constexpr Norm norm = kSum ? Norm::shifts : Norm::none;
   const unsigned keys = (p.dq.N + 63) / 64, values = (p.dv.N + 63) / 64;
   const unsigned forward = unsigned(p.dq.parts * p.dq.B * p.dq.H) * keys;
   if (blockIdx.x < forward) {
-    sweep<kRowsV, kDecay, false, dq>(p.dq, dq_maps, p.rho, aligned_memory(), blockIdx.x);
+    sweep<kRowsV, kDecay, false, dq, norm>(p.dq, dq_maps, p.rho, aligned_memory(), blockIdx.x);
     return;
   }
   const unsigned job = (blockIdx.x - forward) % (keys + values),
                  head = (blockIdx.x - forward) / (keys + values);
   if (job < keys) {
-    sweep<kRowsV, kDecay, true, dk>(p.dk, dk_maps, p.kappa, aligned_memory(), head * keys + job);
+    sweep<kRowsV, kDecay, true, dk, norm>(
+        p.dk, dk_maps, p.kappa, aligned_memory(), head * keys + job
+    );
   } else {
-    sweep<kRowsK, kDecay, true, Role::plain>(
+    sweep<kRowsK, kDecay, true, Role::plain, kSum ? Norm::follows : Norm::none>(
         p.dv, dv_maps, {}, aligned_memory(), head * values + job - keys
     );
   }
@@ -50,7 +54,9 @@ cudaError_t launch_forward(const Sweep& p, cudaStream_t stream) {
   if (error != cudaSuccess) return error;
   const int64_t blocks = p.parts * p.B * p.H * ((p.N + 63) / 64);
   const size_t bytes = sizeof(Memory<kRows, Role::plain>) + kAlignment;
-  return launch(forward_kernel<kRows, kDecay>, blocks, kThreads, bytes, stream, p, maps);
+  const auto kernel =
+      p.norm.sums ? forward_kernel<kRows, kDecay, true> : forward_kernel<kRows, kDecay, false>;
+  return launch(kernel, blocks, kThreads, bytes, stream, p, maps);
 }
 
 template <int kRowsV, int kRowsK>
@@ -68,8 +74,12 @@ cudaError_t launch_backward(const Gradient& p, cudaStream_t stream) {
                                     );
   const int64_t blocks =
       p.dq.parts * p.dq.B * p.dq.H * (2 * ((p.dq.N + 63) / 64) + (p.dv.N + 63) / 64);
-  const auto kernel = p.dq.decay == Decay::none ? backward_kernel<kRowsV, kRowsK, false>
-                                                : backward_kernel<kRowsV, kRowsK, true>;
+  const bool sum = p.dq.norm.sums != nullptr;
+  const auto kernel = p.dq.decay == Decay::none
+                          ? sum ? backward_kernel<kRowsV, kRowsK, false, true>
+                                : backward_kernel<kRowsV, kRowsK, false, false>
+                      : sum ? backward_kernel<kRowsV, kRowsK, true, true>
+                            : backward_kernel<kRowsV, kRowsK, true, false>;
   return launch(kernel, blocks, kThreads, bytes, stream, p, maps[0], maps[1], maps[2]);
 }
 

@@ -1,12 +1,12 @@
 // `linear`, level 2: one sweep over chunks of 64 tokens on Hopper's tensor cores, as a block does it.
 #pragma once
 
-#include "ops/linear/maps.cuh"
+#include "ops/linear/normaliser.cuh"
 
 namespace horner::cuda {
 namespace {
 
-constexpr int kGroup = 128, kThreads = 4 * kGroup;
+constexpr int kThreads = 4 * kGroup;
 
 enum class Role { plain, dq, dk, ends };  // dq and dk fill a Crossing, and read x; ends has no y
 template <Role kRole>
@@ -39,9 +39,12 @@ struct Memory {
   unsigned char S[2][kRows / 64]
                  [kTileBytes];     // the state entering a chunk, bf16; even ones, odd ones
   unsigned char y[2][kTileBytes];  // on its way out; a warp's rows are its own
-  float G[kStages][64];            // log2 of the decay since the chunk's start
-  float read[kStages][64];         // what scales q_t S
-  uint2 write[kStages][32];        // what scales k_s^T v_s, in pairs
+  float sums[kStages][kRows];  // norm = sum: entering the chunk, forward by rows, else by columns
+  float shift[kStages][64];    // Delta; forward the floor
+  float G[kStages][64];        // log2 of the decay since the chunk's start
+  float keys[kStages][64];     // less that of the gain
+  float read[kStages][64];     // what scales q_t S
+  uint2 write[kStages][32];    // what scales k_s^T v_s, in pairs
   float inner_columns[4][4][64], inner_rows[4][64];
   // Barriers: a stage has been loaded, is free again; a copy of the state is there, has been read.
   uint64_t full[kStages], free[kStages], copied[2], taken[2];
@@ -74,63 +77,18 @@ struct Memory {
   }
 };
 
-// What a block works on.
-struct Job {
-  int b, h, bh;
-  int block, blocks;        // of columns
-  int first_column, width;  // of the block
-  int part;                 // of the time
-  int first_chunk, chunks;  // of the part, in the sweep's direction
-};
-
-__device__ inline Job job_at(const Sweep& p, unsigned index) {
-  const int blocks = (p.N + 63) / 64, block = int(index) % blocks, heads = int(p.B * p.H);
-  const int part = int(index) / blocks / heads, bh = int(index) / blocks % heads;
-  const int all = int((p.T + 63) / 64), each = (all + p.parts - 1) / p.parts, begin = part * each;
-  Job job;
-  job.b = bh / int(p.H);
-  job.h = bh % int(p.H);
-  job.bh = bh;
-  job.block = block;
-  job.blocks = blocks;
-  job.first_column = 64 * block;
-  job.width = min(64, p.N - 64 * block);
-  job.part = part;
-  job.first_chunk = p.reverse ? all - 1 - begin : begin;
-  job.chunks = min(each, all - begin);
-  return job;
-}
-
-template <class T>
-__device__ T* head(const Rows& x, const Job& job) {
-  return static_cast<T*>(x.data) + job.b * x.b + (job.h / x.group) * x.h;
-}
-
-// The place of a thread in its warpgroup: it has rows `row` and `row` + 8 and columns 8 j + `pair`, + 1 of
-// an accumulator; in a store or load of four 8x8 matrices it gives the address of one row.
-struct Place {
-  int thread = threadIdx.x % kGroup, warp = thread / 32, lane = thread % 32;
-  int row = 16 * warp + lane / 4, pair = 2 * (lane % 4);
-};
-
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-template <bool kReverse>
-__device__ int chunk_at(const Job& job, int i) {
-  return kReverse ? job.first_chunk - i : job.first_chunk + i;
-}
-__device__ int tokens_in(const Sweep& p, int chunk) {
-  return int(min(int64_t(64), p.T - int64_t(chunk) * 64));
-}
-
-template <int kRows, bool kReverse, Role kRole>
+template <int kRows, bool kReverse, Role kRole, Norm kNorm>
 __device__ void load_stage(
     const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m, int i
 ) {
-  const int t = chunk_at<kReverse>(job, i) * 64;
+  const int t = chunk_at<kReverse>(job, i) * 64, slot = i % m.kStages;
   Stage<kRows, kRole>& s = m.at(i);
-  const uint32_t full = shared_address(&m.full[i % m.kStages]);
-  barrier_expect(full, sizeof(Stage<kRows, kRole>));
+  const uint32_t full = shared_address(&m.full[slot]);
+  barrier_expect(full, sizeof(Stage<kRows, kRole>) + norm_bytes<kNorm, kRows>(p.norm));
+  if constexpr (kNorm == Norm::divides || kNorm == Norm::shifts)
+    load_norm<kNorm, kRows, kReverse>(p, job, t, m.sums[slot], m.shift[slot], full);
 #pragma unroll
   for (int n = 0; n < kRows / 64; ++n) {
     if constexpr (kRole != Role::ends)
@@ -142,25 +100,29 @@ __device__ void load_stage(
     load_tile(shared_address(s.x), &maps.x, full, job.first_column, job.h / p.x.group, t, job.b);
 }
 
-// Log-decays of tokens 2 l and 2 l + 1 of a chunk, for lane l. Nothing is done to them here: that would wait
+// Log-decays of tokens 2 l and 2 l + 1 of a chunk, for lane l, and gains. Nothing is done to them here: that would wait
 // for memory.
-template <bool kReverse>
-__device__ float2 load_decay(const Sweep& p, const Job& job, int i) {
+struct Logs {
+  float2 g, gain;
+};
+template <bool kReverse, bool kGains>
+__device__ Logs load_logs(const Sweep& p, const Job& job, int i) {
   const int lane = threadIdx.x % 32, chunk = chunk_at<kReverse>(job, min(i, job.chunks - 1));
   const int rows = tokens_in(p, chunk);
-  const float* g = head<float>(p.g, job) + int64_t(chunk) * 64 * p.g.t;
+  const bool first = 2 * lane < rows, second = 2 * lane + 1 < rows, gains = kGains && p.gains;
+  const float* g = head<float>(p.g, job) + (int64_t(chunk) * 64 + 2 * lane) * p.g.t;
   return {
-      2 * lane < rows ? g[2 * lane * p.g.t] : 0.f,
-      2 * lane + 1 < rows ? g[(2 * lane + 1) * p.g.t] : 0.f};
+      {first ? g[0] : 0.f, second ? g[p.g.t] : 0.f},
+      {first && gains ? g[1] : 0.f, second && gains ? g[p.g.t + 1] : 0.f}};
 }
 
 // One warp: sums of the decays since the chunk's start, and the factors made of them.
 // A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
-template <int kRows, bool kReverse, Role kRole>
-__device__ void prepare_decay(float2 g, Memory<kRows, kRole>& m, int i) {
+template <int kRows, bool kReverse, Role kRole, bool kGains>
+__device__ void prepare_decay(const Logs& logs, Memory<kRows, kRole>& m, int i) {
   const int lane = threadIdx.x % 32;
   constexpr float kLog2e = 1.4426950408889634f;
-  g = {fmaxf(g.x * kLog2e, -127.f), fmaxf(g.y * kLog2e, -127.f)};
+  const float2 g = {fmaxf(logs.g.x * kLog2e, -127.f), fmaxf(logs.g.y * kLog2e, -127.f)};
   float sum = g.x + g.y;
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {
@@ -169,10 +131,13 @@ __device__ void prepare_decay(float2 g, Memory<kRows, kRole>& m, int i) {
   }
   const float last = __shfl_sync(~0u, sum, 31), before = __shfl_up_sync(~0u, sum, 1);
   const float2 both = {(lane == 0 ? 0.f : before) + g.x, sum};
+  float2 keys = both;
+  if (kGains) keys = {both.x - logs.gain.x * kLog2e, both.y - logs.gain.y * kLog2e};
   const float2 since = {exp2_fast(both.x), exp2_fast(both.y)};                // e^{G_t}
-  const float2 until = {exp2_fast(last - both.x), exp2_fast(last - both.y)};  // e^{G_C - G_t}
+  const float2 until = {exp2_fast(last - keys.x), exp2_fast(last - keys.y)};  // e^{G_C - G_t}
   const int slot = i % m.kStages;
   reinterpret_cast<float2*>(m.G[slot])[lane] = both;
+  if (kGains) reinterpret_cast<float2*>(m.keys[slot])[lane] = keys;
   reinterpret_cast<float2*>(m.read[slot])[lane] = kReverse ? until : since;
   m.write[slot][lane] = weight_pair(kReverse ? since : until);
 }
@@ -198,19 +163,21 @@ __device__ void store_pairs(
 
 // Loads stages and prepares their decays. Only the first warp of the group has work; where a chunk takes less time than
 // its decays take to arrive, all four have, in turn.
-template <int kRows, bool kDecay, bool kReverse, Role kRole>
+template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m) {
   const Place at;
   constexpr int kFeeders = kRole == Role::ends ? 4 : 1;
   if (at.warp >= kFeeders) return;
-  float2 g = {0.f, 0.f};
-  if (kDecay) g = load_decay<kReverse>(p, job, kFeeders == 1 ? 0 : at.warp);
-  for (int i = kFeeders == 1 ? 0 : at.warp; i < job.chunks; i += kFeeders) {
+  constexpr bool kGains = kDecay && kNorm != Norm::none;
+  const int first = kFeeders == 1 ? 0 : at.warp;
+  Logs logs{};
+  if (kDecay) logs = load_logs<kReverse, kGains>(p, job, first);
+  for (int i = first; i < job.chunks; i += kFeeders) {
     m.wait_free(i);
-    if (at.lane == 0) load_stage<kRows, kReverse, kRole>(p, maps, job, m, i);
+    if (at.lane == 0) load_stage<kRows, kReverse, kRole, kNorm>(p, maps, job, m, i);
     if (kDecay) {
-      prepare_decay<kRows, kReverse, kRole>(g, m, i);
-      g = load_decay<kReverse>(p, job, i + kFeeders);
+      prepare_decay<kRows, kReverse, kRole, kGains>(logs, m, i);
+      logs = load_logs<kReverse, kGains>(p, job, i + kFeeders);
       barrier_arrive(shared_address(&m.full[i % m.kStages]));
     }
     __syncwarp();
@@ -219,8 +186,14 @@ __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kR
 
 // --- the warpgroup that carries the state ---------------------------------------------------------
 
+// With a decay, one factor of what joins the state is scaled, and so rounded once more. In dq and dk with a normaliser
+// that is k or q: their errors average out over the K of a weight q.k, those of v and do stand in all weights, whose sum
+// hides nothing. So the tiles of these states have columns as rows.
+template <bool kDecay, Norm kNorm>
+constexpr bool kTurned = kDecay&& kNorm == Norm::shifts;
+
 // Elements of the state between registers and memory: f(element, address of it). Tiles of 64 rows, from `first` on.
-template <int kTiles, class F>
+template <bool kTurn = false, int kTiles, class F>
 __device__ void for_state(
     float (&S)[kTiles][32],
     const StateView& s,
@@ -236,21 +209,23 @@ __device__ void for_state(
   for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
     for (int e = 0; e < 32; ++e) {
-      const int r = 64 * (first + i) + at.row + 8 * (e / 2 % 2);
-      const int c = job.first_column + 8 * (e / 4) + at.pair + e % 2;
+      const int row = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair + e % 2;
+      const int r = 64 * (first + i) + (kTurn ? column : row);
+      const int c = job.first_column + (kTurn ? row : column);
       if (r < p.R && c < p.N) f(S[i][e], base + r * s.r + c * s.n);
     }
   }
 }
 
 // S' = e^{G_C} S + sum_s e^{G_C-G_s} k_s^T v_s, in reverse e^{G_s}.
-template <bool kDecay, int kTiles, int kRows, Role kRole>
+template <bool kDecay, bool kTurn = false, int kTiles, int kRows, Role kRole>
 __device__ void update_state(
     float (&S)[kTiles][32], Memory<kRows, kRole>& m, int i, const Place& at, int first = 0
 ) {
   const Stage<kRows, kRole>& s = m.at(i);
   const uint32_t ks = shared_address(s.k) + first * kTileBytes, vs = shared_address(s.v);
-  uint32_t kw[kTiles][4][4];  // e^{G_C-G_s} k_s^T: rows of the state by tokens
+  constexpr int kScaled = kTurn ? 1 : kTiles;
+  uint32_t kw[kScaled][4][4];  // e^{G_C-G_s} k_s^T: rows of the state by tokens; turned v_s^T
   if constexpr (kDecay) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -259,8 +234,9 @@ __device__ void update_state(
       const int r = 16 * j + 8 * (at.lane / 16) + at.lane % 8;
       const int unit = 2 * at.warp + (at.lane / 8) % 2;
 #pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        load_matrices_transposed(kw[n][j], ks + n * kTileBytes + tile_offset(r, unit));
+      for (int n = 0; n < kScaled; ++n) {
+        const uint32_t tile = kTurn ? vs : ks + n * kTileBytes;
+        load_matrices_transposed(kw[n][j], tile + tile_offset(r, unit));
 #pragma unroll
         for (int e = 0; e < 4; ++e) kw[n][j][e] = weigh_pairs(kw[n][j][e], e < 2 ? early : late);
       }
@@ -275,13 +251,13 @@ __device__ void update_state(
   product_fence();
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
+    const uint32_t k = ks + n * kTileBytes;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       if constexpr (kDecay) {
-        product<true>(S[n], kw[n][j], operand(vs + j * 2048), true);
+        product<true>(S[n], kw[kTurn ? 0 : n][j], operand((kTurn ? k : vs) + j * 2048), true);
       } else {
-        const uint64_t k_rows = operand(ks + n * kTileBytes + j * 2048);
-        product<true, true>(S[n], k_rows, operand(vs + j * 2048), true);
+        product<true, true>(S[n], operand(k + j * 2048), operand(vs + j * 2048), true);
       }
     }
   }
@@ -292,7 +268,7 @@ __device__ void update_state(
 }
 
 // Registers: the state, fp32. Leaves the bf16 copy that the other group reads.
-template <int kRows, bool kDecay, bool kReverse, Role kRole>
+template <int kRows, bool kDecay, bool kReverse, Role kRole, bool kTurn>
 __device__ void carry_state(
     const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m
 ) {
@@ -304,7 +280,7 @@ __device__ void carry_state(
   if (enters || (p.first.data && own)) {
     const float factor = kReverse && !enters ? 1.f / float(p.scale) : 1.f;
     const StateView& from = enters ? p.entering : p.first;
-    for_state<kTiles>(S, from, p, job, at, [&](float& x, const float* y) { x = *y * factor; });
+    for_state<kTurn>(S, from, p, job, at, [&](float& x, const float* y) { x = *y * factor; });
   }
   const auto copy = [&](int i) {  // for chunk i
 #pragma unroll
@@ -317,14 +293,15 @@ __device__ void carry_state(
   for (int i = 0; i < job.chunks; ++i) {
     const int c = chunk_at<kReverse>(job, i);
     const int last = int((p.T + 63) / 64) - 1;
-    if (kCrosses<kRole> && (c % kAnchor == kAnchor - 1 || c == last)) {
-      const int64_t slot = int64_t(job.bh) * (last / kAnchor + 1) + c / kAnchor;
+    constexpr int kEach = kTurn ? kSumAnchor : kAnchor;
+    if (kCrosses<kRole> && (c % kEach == kEach - 1 || c == last)) {
+      const int64_t slot = int64_t(job.bh) * (last / kEach + 1) + c / kEach;
       float* to = out.state + (slot * job.blocks + job.block) * kRows * 64 + at.thread;
 #pragma unroll
       for (int e = 0; e < 32 * kTiles; ++e) to[e * kGroup] = S[e / 32][e % 32];
     }
     m.wait_full(i);
-    update_state<kDecay>(S, m, i, at);
+    update_state<kDecay, kTurn>(S, m, i, at);
     m.arrive(m.free[i % m.kStages]);
     if (i + 1 == job.chunks) break;
     m.wait_taken(i + 1);
@@ -332,19 +309,22 @@ __device__ void carry_state(
   }
   if (p.last.data && job.part == p.parts - 1 && job.h % p.last.group == 0) {
     const float factor = kReverse ? float(p.scale) : 1.f;
-    for_state<kTiles>(S, p.last, p, job, at, [&](float x, float* to) { *to = x * factor; });
+    for_state<kTurn>(S, p.last, p, job, at, [&](float x, float* to) { *to = x * factor; });
   }
 }
 
 // --- the warpgroups that compute y ----------------------------------------------------------------
 
-// P_ts times M_ts for s <= t, else 0; mirrored in reverse. A masked exponent may be positive: its power is dropped.
+// P_ts times M_ts for s <= t, else 0; mirrored in reverse. G of the queries, and of the keys. A masked exponent may be
+// positive: its power is dropped.
 template <bool kDecay, bool kReverse>
-__device__ void decay_mask(float (&P)[32], const float* G, const Place& at) {
-  const float G0 = kDecay ? G[at.row] : 0.f, G1 = kDecay ? G[at.row + 8] : 0.f;
+__device__ void decay_mask(float (&P)[32], const float* G, const float* keys, const Place& at) {
+  const float *rows = kReverse ? keys : G, *columns = kReverse ? G : keys;
+  const float G0 = kDecay ? rows[at.row] : 0.f, G1 = kDecay ? rows[at.row + 8] : 0.f;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
-    const float2 Gs = kDecay ? *reinterpret_cast<const float2*>(G + 8 * j + at.pair) : float2{};
+    const float2 Gs =
+        kDecay ? *reinterpret_cast<const float2*>(columns + 8 * j + at.pair) : float2{};
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int r = at.row + 8 * (e / 2), column = 8 * j + at.pair + e % 2;
@@ -369,11 +349,6 @@ __device__ void add_halves(float (&x)[16]) {
 // The threads of one of the groups.
 __device__ void group_sync(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroup) : "memory");
-}
-
-__device__ float quad_sum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 // Row and column sums of E_ts = P_ts (x_t.v_s), s < t.
@@ -405,6 +380,31 @@ __device__ void sum_inner(
   if (at.lane % 4 == 0) m.inner_rows[i & 3][at.row] = r0, m.inner_rows[i & 3][at.row + 8] = r1;
 }
 
+// A warp's rows of a tile, as A operands.
+__device__ void load_operands(uint32_t (&x)[4][4], const unsigned char* tile, const Place& at) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int r = 16 * at.warp + at.lane % 16, unit = 2 * j + at.lane / 16;
+    load_matrices(x[j], shared_address(tile) + tile_offset(r, unit));
+  }
+}
+
+// x_t.y_t of the thread's two rows, this lane's part; and the sum to memory.
+__device__ float2 rows_by_rows(const uint32_t (&x)[4][4], const float (&Y)[32]) {
+  float sum[2] = {0.f, 0.f};
+#pragma unroll
+  for (int e = 0; e < 16; ++e) {
+    const uint32_t two = x[e / 4][e % 4];
+    sum[e % 2] += Y[2 * e] * low_half(two) + Y[2 * e + 1] * high_half(two);
+  }
+  return {sum[0], sum[1]};
+}
+__device__ void store_flow(float* to, float2 flow, float scale, int rows, const Place& at) {
+  const float first = quad_sum(flow.x) * scale, second = quad_sum(flow.y) * scale;
+  if (at.lane % 4 == 0 && at.row < rows) to[at.row] = first;
+  if (at.lane % 4 == 0 && at.row + 8 < rows) to[at.row + 8] = second;
+}
+
 __device__ inline uint4 add_pairs(uint4 x, uint4 y) {
   const auto add = [](uint32_t a, uint32_t b) {
     return pack(low_half(a) + low_half(b), high_half(a) + high_half(b));
@@ -414,6 +414,8 @@ __device__ inline uint4 add_pairs(uint4 x, uint4 y) {
 
 __device__ void store_y(
     const float (&Y)[32],
+    float scale,
+    const Rows& out,
     const Sweep& p,
     const Job& job,
     int chunk,
@@ -421,21 +423,20 @@ __device__ void store_y(
     const Place& at
 ) {
   const int rows = tokens_in(p, chunk);
-  const int64_t first = int64_t(chunk) * 64 * p.y.t + job.first_column;
-  const float scale = float(p.scale);
+  const int64_t first = int64_t(chunk) * 64 * out.t + job.first_column;
   if (p.wide_y) {
-    float* to = head<float>(p.y, job) + first;
+    float* to = head<float>(out, job) + first;
 #pragma unroll
     for (int e = 0; e < 32; e += 2) {
       const int r = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair;
       if (r >= rows || column >= job.width) continue;
-      float2& y = *reinterpret_cast<float2*>(to + r * p.y.t + column);
+      float2& y = *reinterpret_cast<float2*>(to + r * out.t + column);
       const float2 before = p.add_y ? y : float2{0.f, 0.f};
       y = {before.x + Y[e] * scale, before.y + Y[e + 1] * scale};
     }
     return;
   }
-  __nv_bfloat16* to = head<__nv_bfloat16>(p.y, job) + first;
+  __nv_bfloat16* to = head<__nv_bfloat16>(out, job) + first;
   store_pairs(staged, Y, scale, at);
   __syncwarp();
 #pragma unroll
@@ -443,7 +444,7 @@ __device__ void store_y(
     const int r = 16 * at.warp + 4 * n + at.lane / 8, unit = at.lane % 8;
     uint4 value = *reinterpret_cast<const uint4*>(staged + tile_offset(r, unit));
     if (r >= rows || unit * 8 >= job.width) continue;
-    uint4& y = *reinterpret_cast<uint4*>(to + r * p.y.t + unit * 8);
+    uint4& y = *reinterpret_cast<uint4*>(to + r * out.t + unit * 8);
     if (p.add_y) value = add_pairs(value, y);
     y = value;
   }
@@ -452,7 +453,7 @@ __device__ void store_y(
 
 // y_t = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s. Registers: P = q k^T and y, and for the crossing sums
 // x and E = x v^T. One group has the even chunks, one the odd: while one waits for its products, the other computes.
-template <int kRows, bool kDecay, bool kReverse, Role kRole>
+template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void compute_y(
     const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m, int group
 ) {
@@ -466,14 +467,8 @@ __device__ void compute_y(
     const uint32_t qs = shared_address(s.q), ks = shared_address(s.k), vs = shared_address(s.v);
     m.wait_full(i);
 
-    uint32_t x[4][4];  // a warp's rows, as A operands
-    if constexpr (kCross) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int r = 16 * at.warp + at.lane % 16, unit = 2 * j + at.lane / 16;
-        load_matrices(x[j], shared_address(s.x) + tile_offset(r, unit));
-      }
-    }
+    uint32_t x[4][4];
+    if constexpr (kCross) load_operands(x, s.x[0], at);
     float P[32], Y[32], E[32];
     product_fence();
 #pragma unroll
@@ -492,15 +487,27 @@ __device__ void compute_y(
     for (int j = 0; j < kRows / 16; ++j) {  // Y = q S
       const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
       const uint32_t S = shared_address(m.S[i & 1]);
-      product<false, true>(Y, operand(qs + step), operand(S + j * 2048), j > 0);
+      if constexpr (kTurned<kDecay, kNorm>) {
+        product<false, false>(Y, operand(qs + step), operand(S + step), j > 0);
+      } else {
+        product<false, true>(Y, operand(qs + step), operand(S + j * 2048), j > 0);
+      }
     }
     product_commit();
 
     const float R0 = kDecay ? m.read[slot][at.row] : 1.f;
     const float R1 = kDecay ? m.read[slot][at.row + 8] : 1.f;
+    Denominators den;
+    if constexpr (kNorm == Norm::divides) {
+      den = rows_by_sums<kRows>(s.q, m.sums[slot], R0, R1, at);
+      if (p.norm.floor)
+        den.floor[0] = m.shift[slot][at.row], den.floor[1] = m.shift[slot][at.row + 8];
+    }
     product_wait<1>();
     settle(P);
-    decay_mask<kDecay, kReverse>(P, m.G[slot], at);
+    if constexpr (kNorm == Norm::shifts) shift_products<kReverse>(P, m.shift[slot], Place::anew());
+    constexpr bool kGains = kDecay && kNorm != Norm::none;
+    decay_mask<kDecay, kReverse>(P, m.G[slot], kGains ? m.keys[slot] : m.G[slot], at);
     if constexpr (kRole == Role::dq) {
       settle(E);
       sum_inner(P, E, m, i, at);
@@ -508,36 +515,42 @@ __device__ void compute_y(
     uint32_t pw[4][4];
 #pragma unroll
     for (int e = 0; e < 16; ++e) pw[e / 4][e % 4] = pack(P[2 * e], P[2 * e + 1]);
+    if constexpr (kNorm == Norm::divides) add_weights(den, p.norm.floor != nullptr, P, pw);
 
     product_wait<0>();
     settle(Y);
     m.arrive(m.taken[i & 1]);
+    if constexpr (kNorm == Norm::shifts)
+      shift_state<kReverse>(Y, m.sums[slot], m.shift[slot], Place::anew());
     if constexpr (kDecay) {
 #pragma unroll
       for (int e = 0; e < 32; ++e) Y[e] *= e / 2 % 2 ? R1 : R0;  // e^{G_t} q_t S
     }
-    float f0 = 0.f, f1 = 0.f;  // x_t . (part from the state)
+    float2 flow = {0.f, 0.f};  // x_t . (part from the state)
     if constexpr (kCross) {
-#pragma unroll
-      for (int e = 0; e < 16; ++e) {
-        const uint32_t two = x[e / 4][e % 4];
-        (e % 2 ? f1 : f0) += Y[2 * e] * low_half(two) + Y[2 * e + 1] * high_half(two);
-      }
+      if (kNorm != Norm::none) load_operands(x, s.x[0], Place::anew());  // as registers are few
+      flow = rows_by_rows(x, Y);
     }
     product_fence();
 #pragma unroll
     for (int j = 0; j < 4; ++j) product<true>(Y, pw[j], operand(vs + j * 2048), true);  // + P v
     product_commit();
-    if constexpr (kCross) {
-      f0 = quad_sum(f0) * float(p.scale);
-      f1 = quad_sum(f1) * float(p.scale);
-      if (at.lane % 4 == 0 && at.row < rows) out.flow[crossing + t + at.row] = f0;
-      if (at.lane % 4 == 0 && at.row + 8 < rows) out.flow[crossing + t + at.row + 8] = f1;
-    }
+    if constexpr (kCross) store_flow(out.flow + crossing + t, flow, float(p.scale), rows, at);
     product_wait<0>();
     settle(Y);
     m.arrive(m.free[slot]);
-    store_y(Y, p, job, c, m.y[group], at);
+    if (kRole == Role::dk && kGains && out.whole)
+      store_flow(out.whole + crossing + t, rows_by_rows(x, Y), float(p.scale), rows, at);
+    if constexpr (kNorm == Norm::divides) {
+      divide(Y, den, p, job, t, rows, at);
+      store_y(Y, 1.f, p.y, p, job, c, m.y[group], at);
+      if (p.norm.rest.data) {
+        leave_rest(Y);
+        store_y(Y, 1.f, p.norm.rest, p, job, c, m.y[group], at);
+      }
+    } else {
+      store_y(Y, float(p.scale), p.y, p, job, c, m.y[group], at);
+    }
     if constexpr (kRole == Role::dq) group_sync(group);
     if (kRole == Role::dq && at.thread < rows) {
       const auto& columns = m.inner_columns[i & 3];
@@ -552,7 +565,7 @@ __device__ void compute_y(
 // A block owns 64 columns of the state of one (b, h), and walks over the chunks of one part of the time: one warpgroup carries the
 // state, two compute y from the copies of it, and a fourth feeds them. Shared memory: kStages stages of q, k, v, and
 // the bf16 copies of the state. Each waits for no more than it needs.
-template <int kRows, bool kDecay, bool kReverse, Role kRole>
+template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void sweep(
     const Sweep& p, const Maps& maps, const Crossing& out, unsigned char* raw, unsigned index
 ) {
@@ -564,14 +577,17 @@ __device__ void sweep(
   }
   __syncthreads();
   const int group = threadIdx.x / kGroup;
+  constexpr bool kTurn = kTurned<kDecay, kNorm>;
+  constexpr bool kGains = kDecay && kNorm != Norm::none;  // whose feeder has more to do
   if (group < 2) {
-    take_registers<176>();
-    compute_y<kRows, kDecay, kReverse, kRole>(p, out, job, m, group);
+    take_registers<kGains && !kTurn ? 168 : 176>();
+    compute_y<kRows, kDecay, kReverse, kRole, kNorm>(p, out, job, m, group);
   } else if (group == 2) {
-    carry_state<kRows, kDecay, kReverse, kRole>(p, out, job, m);
+    if constexpr (kTurn) give_registers<120>();
+    carry_state<kRows, kDecay, kReverse, kRole, kTurn>(p, out, job, m);
   } else {
-    give_registers<32>();
-    feed<kRows, kDecay, kReverse, kRole>(p, maps, job, m);
+    give_registers<kGains ? 40 : 32>();
+    feed<kRows, kDecay, kReverse, kRole, kNorm>(p, maps, job, m);
   }
 }
 

@@ -8,6 +8,8 @@
 
 #include "core/check.h"
 #include "ops/chunks.h"
+#include "ops/kernel.h"
+#include "ops/linear/linear.h"
 
 namespace horner {
 namespace {
@@ -54,7 +56,43 @@ Maxima maxima(const Inputs& in, const at::Tensor& i, const at::Tensor& f, const 
   return {at::cat(before, 1), at::cat(m, 1), at::cat(last, 0)};
 }
 
+at::Tensor nothing_seen(int64_t rows, const at::Tensor& i) {
+  const double none = -std::numeric_limits<double>::infinity();
+  return at::full({rows, i.size(2)}, none, i.options().dtype(at::kDouble));
+}
+
+// What the kernels compute whole, g = f and beta = i: no op of THE list.
+const Op& gated_op() {
+  static const Op op = [] {
+    Op gated = linear_op();
+    gated.name = "exponential_gate";
+    gated.inputs = {kQ, kK, kV, kG, kBeta};
+    gated.recurrent = gated.parallel = gated.chunked = nullptr;
+    gated.zero_state = [](const Inputs& in, const c10::SymInt& tokens, const Options& options) {
+      State state = linear_op().zero_state(in, tokens, options);
+      state.parts.push_back(state.parts[0].select(3, 0).select(2, 0).log());  // m = -inf
+      return state;
+    };
+    return gated;
+  }();
+  return op;
+}
+
 }  // namespace
+
+Stabilised stabilise(
+    const Inputs& in, const at::Tensor& i, const at::Tensor& f, const State& state
+) {
+  const at::ScalarType wide = state_dtype(in);
+  const int64_t rows = in.cu_seqlens.defined() ? in.cu_seqlens.size(0) - 1 : i.size(0);
+  const at::Tensor m0 = state.empty() ? nothing_seen(rows, i) : state.parts[1];
+  const auto [before, m, last] = maxima(in, i.detach(), f.detach(), m0);
+  return {
+      (f.to(at::kDouble) + (before - m)).to(wide),
+      (i.to(at::kDouble) - m).to(wide),
+      (-m).exp().to(wide),
+      last.to(wide)};
+}
 
 Result exponential_gate(
     const Inputs& qkv,
@@ -76,31 +114,34 @@ Result exponential_gate(
   HORNER_CHECK(
       state.empty() || state.parts.size() == 2, "[exponential_gate] a state has 2 parts, S and m"
   );
-  const at::ScalarType wide = state_dtype(qkv);
-  const double none = -std::numeric_limits<double>::infinity();
-  const int64_t rows = qkv.cu_seqlens.defined() ? qkv.cu_seqlens.size(0) - 1 : i.size(0);
-  const at::Tensor m0 = state.empty()
-                            ? at::full({rows, i.size(2)}, none, i.options().dtype(at::kDouble))
-                            : state.parts[1];
-  const auto [before, m, last] = maxima(qkv, i.detach(), f.detach(), m0);
-
   Inputs in = qkv;
-  in.g = (f.to(at::kDouble) + (before - m)).to(wide);  // g'_t = f_t + m_{t-1} - m_t
-  in.k = qkv.k.to(wide) *
-         (i.to(at::kDouble) - m).exp().to(wide).unsqueeze(-1);  // k'_t = k_t e^{i_t - m_t}
-  in.v = at::constant_pad_nd(qkv.v.to(wide), {0, 1}, 1.0);      // [v_t, 1]
-  in.q = qkv.q.to(wide);
   Options own = options;
   own.log_norm = false;
+  own.norm = "sum";
+  in.g = f;
+  in.beta = i;
+  const bool any = options.form == "auto" || options.form == "chunked kernel";
+  if (any && chosen_kernel(gated_op(), in, state, own)) {
+    in.q = qkv.q.to(qkv.v.scalar_type());
+    in.k = qkv.k.to(qkv.v.scalar_type());
+    return run(gated_op(), in, state, own);
+  }
+  const at::ScalarType wide = state_dtype(qkv);
+  const Stabilised s = stabilise(qkv, i, f, state);
+  own.norm = "none";
+  in.g = s.g;
+  in.beta = at::Tensor();
+  in.k = qkv.k.to(wide) * s.gain.exp().unsqueeze(-1);       // k'_t = k_t e^{i_t - m_t}
+  in.v = at::constant_pad_nd(qkv.v.to(wide), {0, 1}, 1.0);  // [v_t, 1]
+  in.q = qkv.q.to(wide);
   Result result =
       run(find_op("linear"), in, state.empty() ? State{} : State{{state.parts[0]}}, own);
 
   const int64_t V = qkv.v.size(3), r = qkv.q.size(2) / qkv.v.size(2);
-  const at::Tensor floor =
-      (-m).exp().to(wide).repeat_interleave(r, 2).unsqueeze(-1);  // e^{-m_t}  (B,T,H,1)
+  const at::Tensor floor = s.floor.repeat_interleave(r, 2).unsqueeze(-1);  // e^{-m_t}  (B,T,H,1)
   const at::Tensor den = at::maximum(result.o.narrow(-1, V, 1).abs(), floor);
   result.o = (result.o.narrow(-1, 0, V) / den).to(qkv.v.scalar_type());
-  if (options.final_state) result.state.parts.push_back(last.to(wide));
+  if (options.final_state) result.state.parts.push_back(s.last);
   return result;
 }
 

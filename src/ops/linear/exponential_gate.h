@@ -17,4 +17,10 @@ namespace horner {
 Result
 exponential_gate(const Inputs& qkv, const at::Tensor& i, const at::Tensor& f, const State&, const Options&);
 
+// What `linear` gets in their place, (B,T,G): g', i - m, e^{-m}; and m after the last token.
+struct Stabilised {
+  at::Tensor g, gain, floor, last;
+};
+Stabilised stabilise(const Inputs& in, const at::Tensor& i, const at::Tensor& f, const State&);
+
 }  // namespace horner

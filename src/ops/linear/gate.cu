@@ -11,7 +11,7 @@ namespace horner::cuda {
 namespace {
 
 constexpr int kAtOnce = 32, kProducts = 256;  // chunks, a warp each; threads of an inner product
-static_assert(kAtOnce % kAnchor == 0);
+static_assert(kAtOnce % kAnchor == 0 && kAtOnce % kSumAnchor == 0);
 
 __device__ float warp_sum(float x) {
 #pragma unroll
@@ -34,6 +34,16 @@ __global__ void __launch_bounds__(kProducts) anchor_kernel(const ChunkedGate p) 
 #pragma unroll
     for (int n = 0; n < 4; ++n)
       sum += (x[n].x * y[n].x + x[n].y * y[n].y) + (x[n].z * y[n].z + x[n].w * y[n].w);
+  }
+  if (p.z.sums && threadIdx.x < p.z.width) {  // the column for v = 1
+    const int64_t chunks = (p.T + kChunk - 1) / kChunk;
+    const int64_t c = min((int64_t(blockIdx.y) + 1) * p.each - 1, chunks - 1);
+    const int64_t b = blockIdx.x / p.H, h = blockIdx.x % p.H;
+    const auto entering = [&](const Normaliser& n, int64_t i) {
+      const int64_t head = ((1 + i) * p.B + b) * n.heads + h / (p.H / n.heads);
+      return n.sums[head * n.width + threadIdx.x];
+    };
+    sum -= entering(p.z, c) * entering(p.zeta, chunks - 1 - c);
   }
   sum = warp_sum(sum);
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
@@ -86,8 +96,8 @@ __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p)
       const int64_t c = top - lane;
       float slope = 1.f, offset = 0.f, known = 0.f;
       if (c >= bottom) {
-        const bool kept = c == chunks - 1 || c % kAnchor == kAnchor - 1;
-        if (kept) known = factor[lane] * p.product[bh * p.anchors + c / kAnchor];
+        const bool kept = c == chunks - 1 || c % p.each == p.each - 1;
+        if (kept) known = factor[lane] * p.product[bh * p.anchors + c / p.each];
         const bool through = !kept && factor[lane] >= 0x1p-10f && (c > 0 || p.carried);
         slope = through ? 1.f : 0.f;
         offset = rho_sum[lane] + known - slope * kappa_sum[lane];

@@ -44,6 +44,23 @@ struct StateView {
   int64_t part = 0;
 };
 
+// norm = sum, level 2: o_t = num_t / max(den_t, eps), den_t = scale q_t z_t, where z is the column that S gains for
+// v = 1. Its gradient is that of the numerator, with do' = do / den in the place of do, and a value more, which is 1:
+//   forward   z    = sums of k                      y_t = num_t / den_t
+//   dq        Delta_t = do'_t.o_t                   do'_t.v_s - Delta_t,  do'_t S^T - Delta_t z
+//   dk        zeta = sums of Delta_s q_s            do'_s.v_t - Delta_s,  v_t Z^T - zeta
+// The differences are formed in fp32, before a product rounds them: what is left of them is small.
+// With a floor (mLSTM) it is o_t = num_t / max(|den_t|, floor_t), and Delta_t has the sign of den_t.
+struct Normaliser {
+  const float* sums = nullptr;  // (chunks+2,B,heads,width): see Sums
+  int heads = 0, width = 0;
+  const float* shift = nullptr;  // Delta (B,H,T), T padded to whole chunks; null: forward
+  const float* floor = nullptr;  // likewise; forward alone
+  float eps = 0;
+  float* den = nullptr;  // (B,H,T), before it is held at eps; null: not wanted
+  Rows rest;             // what rounding leaves of o, likewise
+};
+
 struct Sweep {
   int64_t B = 0, T = 0, H = 0;
   int R = 0, N = 0;
@@ -55,6 +72,7 @@ struct Sweep {
   bool wide_y = false;  // y in the accumulator's type, where query heads are still to be summed
   bool add_y = false;   // to what is there; level 2
   Rows g;               // accumulator's type: width 1 (head), R (rows) or N (columns)
+  bool gains = false;   // level 2, norm = sum: each g is followed by the log of what scales its key
   Rows x;               // like v; with flow
   Rows flow;            // (B,T,H,N) accumulator's type; data == nullptr: not wanted
   StateView first, last;
@@ -62,6 +80,7 @@ struct Sweep {
   int parts = 1;
   StateView entering;       // (parts,B,heads,R,N): of each but the first
   float* decays = nullptr;  // (parts,B,H): log2 of what each keeps
+  Normaliser norm;
 };
 
 // Level 1: token by token, any R <= 256 (fp64: 128), N, T >= 1.
@@ -93,10 +112,15 @@ struct Crossing {
   float* flow = nullptr;
   // (n,B,H,T), dq alone: sum_{t>i} E_ti - sum_{s<i} E_is, E_ts = x_t.v_s P_ts
   float* inner = nullptr;
-  // (B,H,anchors,n,R,64): the state that enters, in the sweep's direction, every kAnchor-th chunk and the last
+  // (n,B,H,T), dk alone: x_t.y_t, the gradient of the gain; null: not wanted
+  float* whole = nullptr;
+  // (B,H,anchors,n,R,64): the state that enters, in the sweep's direction, every kAnchor-th (kSumAnchor-th) chunk and
+  // the last
   float* state = nullptr;
 };
 constexpr int kChunk = 64, kAnchor = 8;
+constexpr int kSumAnchor =
+    4;  // with a normaliser, where what flows is small beside what it is the difference of
 
 cudaError_t chunked_forward(const Sweep&, cudaStream_t);
 // The states that enter the parts: entering and decays are filled. y and its operand q are not wanted.
@@ -108,6 +132,31 @@ struct Gradient {
 };
 cudaError_t chunked_backward(const Gradient&, cudaStream_t);
 
+// The sums of f_s x_s over the tokens before each chunk, in the direction of the sweep, and decayed as its state. Slot 0
+// is given; slot 1 + i is what enters the i-th chunk, and the last slot what leaves them all. Columns from K on are 0.
+struct Sums {
+  int64_t B = 0, T = 0, heads = 0;
+  int K = 0, width = 0;  // a multiple of 64
+  bool reverse = false;
+  Rows x, g;                      // g.data == nullptr: no decay
+  const float* factor = nullptr;  // f (B,heads,T), T padded to whole chunks; null: 1
+  float* sums = nullptr;          // (chunks+2,B,heads,width)
+  float* decays = nullptr;        // (chunks+2,B,heads) scratch, with a decay
+};
+cudaError_t chunk_sums(const Sums&, cudaStream_t);
+
+// do' = do / max(den, eps), and Delta for each 128 values: 0 where the floor holds den, which is so a constant.
+struct DividedGradient {
+  int64_t B = 0, T = 0, H = 0;
+  int V = 0;
+  float eps = 0;
+  Rows out, o, rest, divided;    // do; o and what rounding left of it; do'
+  const float* den = nullptr;    // (B,H,T)
+  const float* floor = nullptr;  // (B,H,T), T padded to whole chunks; null: eps
+  float* shift = nullptr;        // (blocks,B,H,T), likewise
+};
+cudaError_t divide_gradient(const DividedGradient&, cudaStream_t);
+
 // dg (B,T,groups) from the crossings of dq and dk; the group's query heads are summed.
 struct ChunkedGate {
   int64_t B = 0, T = 0, H = 0;
@@ -116,7 +165,9 @@ struct ChunkedGate {
   bool carried = false;  // a state came in
   Crossing rho, kappa;
   Rows g;                    // fp32
-  int64_t anchors = 0;       // (chunks - 1) / kAnchor + 1
+  Normaliser z, zeta;        // of dq and of dk
+  int64_t anchors = 0;       // (chunks - 1) / each + 1
+  int each = kAnchor;        // chunks
   float* product = nullptr;  // (B,H,anchors) scratch: <Z, S>
   float* dg = nullptr;       // (B,T,H/group)
 };

@@ -1,23 +1,19 @@
 // The kernels of `linear` under the contract of ops/kernel.h: which sweep computes what.
 #include "ops/linear/linear_cuda.h"
 
-#include <ATen/Functions.h>
-#include <ATen/cuda/CUDAContext.h>
-#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
 
-#include "ops/chunks.h"
-#include "ops/linear/operands_cuda.h"
 #include "ops/linear/per_key_cuda.h"
+#include "ops/linear/problem_cuda.h"
 
 namespace horner {
 namespace {
 
-using cuda::Decay;
-using cuda::StateView;
 using cuda::Sweep;
+using linear_sweeps::Kept;
+using linear_sweeps::Problem;
 
 // What form = auto takes, as measured on an H200. The chunked kernel beats the others from two tokens on; the recurrent
 // one beats the plain chunked form only where that would be many small products.
@@ -30,7 +26,6 @@ bool per_key(const Inputs& in) { return in.g.defined() && in.g.dim() == 4; }
 
 std::string refuses_any(const Inputs& in, const Options& options) {
   if (!options.causal) return "it is causal";
-  if (options.norm != "none") return "it has no normaliser";
   if (options.scale.value_or(1.0) == 0.0) return "scale is 0";
   if (in.v.numel() == 0 || in.q.numel() == 0) return "there is nothing to compute";
   return "";
@@ -42,6 +37,7 @@ std::string refuses_recurrent(const Inputs& in, const State&, const Options& opt
   if (K > most || V > most) {
     return fmt::format("K and V are at most {}, got {} and {}", most, K, V);
   }
+  if (options.norm != "none") return "it has no normaliser";
   return refuses_any(in, options);
 }
 
@@ -59,120 +55,54 @@ std::string refuses_chunked(const Inputs& in, const State&, const Options& optio
       return "it needs sm_80 or later and 120 KB of shared memory";
   } else if (gpu->major != 9 || gpu->minor != 0)
     return fmt::format("it is made for sm_90a, not sm_{}{}", gpu->major, gpu->minor);
+  if (options.norm != "none" && per_key(in)) return "with a decay per key it has no normaliser";
+  if (options.log_norm) return "it returns no log of the normaliser";
   return refuses_any(in, options);
 }
 
-struct Problem {
-  at::Tensor q, k, v, g, S0;  // g and S0 in the accumulator's type
-  int64_t B, T, H, G, K, V;
-  bool chunked;
-  int parts = 1;  // of the time
-  Sweep common;   // what every sweep shares
-  cudaStream_t stream;
-
-  Problem(const Inputs& in, const State& state, const Options& options, bool is_chunked)
-      : B(in.q.size(0)),
-        T(in.q.size(1)),
-        H(in.q.size(2)),
-        G(in.k.size(2)),
-        K(in.q.size(3)),
-        V(in.v.size(3)),
-        chunked(is_chunked),
-        stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
-    const at::ScalarType wide = state_dtype(in);
-    q = readable(in.q, chunked);
-    k = readable(in.k, chunked);
-    v = readable(in.v, chunked);
-    if (in.g.defined()) g = in.g.detach().to(wide).contiguous();
-    if (!state.empty()) S0 = state.parts[0].detach().to(wide);
-    common.B = B;
-    common.T = T;
-    common.H = H;
-    common.scale = options.scale.value_or(1.0);
-    common.type = type_of(in.v.scalar_type());
-    if (g.defined()) common.g = {g.data_ptr(), g.stride(0), g.stride(1), g.stride(2), int(H / G)};
-    const int64_t chunks = (T + cuda::kChunk - 1) / cuda::kChunk;
-    if (chunked) parts = cuda::time_parts(B * H * ((V + 63) / 64), cuda::kProcessors, chunks);
-    common.parts = parts;
-  }
-
-  at::TensorOptions wide() const {
-    return q.options().dtype(q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  }
-
-  // y = sweep of (q, k, v), roles as in the table of linear.cuh.
-  Sweep sweep(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, const at::Tensor& y)
-      const {
-    Sweep p = common;
-    p.R = int(a.size(3));
-    p.N = int(c.size(3));
-    p.q = rows(a, H);
-    p.k = rows(b, H);
-    p.v = rows(c, H);
-    p.y = rows(y, H);
-    p.wide_y = y.scalar_type() != q.scalar_type();
-    return p;
-  }
-
-  // The states (parts,B,heads,K,V) that enter the parts of the sweep which adds a^T c; none with one part.
-  at::Tensor entering(
-      const at::Tensor& a, const at::Tensor& c, const at::Tensor& first, bool reverse
-  ) const {
-    if (parts == 1) return {};
-    Sweep p = common;
-    p.H = a.size(2);
-    p.R = int(K);
-    p.N = int(V);
-    p.reverse = reverse;
-    p.decay = decay(false);
-    p.k = rows(a, p.H);
-    p.v = rows(c, p.H);
-    p.g.group = int(p.H / G);
-    p.first = view(first, p.H, false);
-    const at::Tensor states = at::empty({parts, B, p.H, K, V}, wide());
-    const at::Tensor decays = at::empty({parts, B, p.H}, wide());
-    p.entering = part_views(states, p.H, false);
-    if (g.defined()) p.decays = decays.data_ptr<float>();
-    C10_CUDA_CHECK(cuda::chunked_entering(p, stream));
-    return states;
-  }
-
-  static StateView part_views(const at::Tensor& states, int64_t heads, bool transposed) {
-    if (!states.defined()) return {};
-    StateView all = view(states.select(0, 0), heads, transposed);
-    all.part = states.stride(0);
-    return all;
-  }
-
-  Decay decay(bool transposed) const {
-    if (!g.defined()) return Decay::none;
-    return g.dim() == 3 ? Decay::head : transposed ? Decay::columns : Decay::rows;
-  }
-};
-
 template <bool kChunked>
-Result forward(const Inputs& in, const State& state, const Options& options) {
-  if (kChunked && per_key(in)) return per_key_forward(in, state, options);
+Result forward_for(const Inputs& in, const State& state, const Options& options, bool gradient) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options, kChunked);
+  const Kept kept(x, {}, gradient);
   Result y;
+  y.norm = kept.all;
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
   at::Tensor last;
-  if (options.final_state) last = at::empty({x.B, x.G, x.K, x.V}, x.wide());
+  if (options.final_state) last = at::empty({x.B, x.G, x.K, x.V + (x.sum ? 1 : 0)}, x.wide());
   Sweep p = x.sweep(x.q, x.k, x.v, y.o);
   p.decay = x.decay(false);
   p.first = view(x.S0, x.H, false);
-  p.last = view(last, x.H, false);
-  y.norm = x.entering(x.k, x.v, x.S0, false);  // kept for the backward
-  p.entering = x.part_views(y.norm, x.H, false);
+  p.last = view(last, x.H, false);  // a column more changes its strides alone
+  x.entering(x.k, x.v, x.S0, false, kept.entering);
+  p.entering = x.part_views(kept.entering, x.H, false);
+  if (x.sum) {
+    x.fill_sums(kept.sums, x.k, x.gain, x.z0, false);
+    p.norm = x.normaliser(kept.sums, {});
+    if (kept.den.defined()) {
+      p.norm.den = kept.den.data_ptr<float>();
+      p.norm.rest = rows(kept.rest, x.H);
+    }
+    if (last.defined()) last.select(-1, x.V).copy_(kept.sums[-1].narrow(-1, 0, x.K));
+  }
   C10_CUDA_CHECK(
       kChunked         ? cuda::chunked_forward(p, x.stream)
       : cuda::steps(p) ? cuda::step(p, x.stream)
                        : cuda::recurrent_sweep(p, x.stream)
   );
   if (options.final_state) y.state.parts = {last};
+  if (options.final_state && x.m.defined()) y.state.parts.push_back(x.m);
   y.form = kChunked ? "chunked kernel" : "recurrent kernel";
   return y;
+}
+
+template <bool kChunked>
+Result forward(const Inputs& in, const State& state, const Options& options) {
+  if (kChunked && per_key(in)) return per_key_forward(in, state, options);
+  bool gradient = !state.empty() && state.parts[0].requires_grad();
+  for (const Input& input : {kQ, kK, kV, kG, kBeta})
+    gradient = gradient || ((in.*input.tensor).defined() && (in.*input.tensor).requires_grad());
+  return forward_for<kChunked>(in, state, options, gradient);
 }
 
 at::Tensor recurrent_gate(
@@ -196,11 +126,19 @@ at::Tensor recurrent_gate(
   return grouped(dg, 2, x.G);
 }
 
+std::string refuses_gated(const Inputs& in, const State& state, const Options& options) {
+  if (state.parts.size() > 1 && state.parts[1].requires_grad()) return "m has no gradient";
+  return refuses_chunked(in, state, options);
+}
+
 // What the three sweeps of the gradient read and write. All values, or a block of them.
 struct Gradients {
   at::Tensor v, out, S0, dS;  // out: gradient of o
   at::Tensor S_in, Z_in;      // states that enter the parts of the time
   at::Tensor dq, dk, dv, dS0;
+  // norm = sum: the sums of k, Delta (blocks,B,H,T), and the last columns (B,G,K) of dS and (B,H,K) of dS0.
+  at::Tensor sums, shift, dz, dz0;
+  at::Tensor di;  // (B,T,G): of the exponential gate
 
   Gradients values(int64_t first, int64_t count) const {
     Gradients some = *this;
@@ -208,6 +146,8 @@ struct Gradients {
          {&some.v, &some.out, &some.S0, &some.dS, &some.S_in, &some.Z_in, &some.dv, &some.dS0}) {
       if (x->defined()) *x = x->narrow(-1, first, count);
     }
+    if (shift.defined()) some.shift = shift[first / 128];
+    if (first > 0) some.dz = at::Tensor();
     return some;
   }
 };
@@ -260,19 +200,29 @@ at::Tensor recurrent_sweeps(const Problem& x, const Gradients& in) {
 at::Tensor chunked_sweeps(const Problem& x, const Gradients& in, bool add) {
   cuda::Gradient all = sweeps(x, in);
   all.dq.add_y = all.dk.add_y = add;
+  at::Tensor zeta;
+  if (x.sum) {
+    zeta = at::empty({x.chunks() + 2, x.B, x.H, x.width()}, x.wide());
+    x.fill_sums(zeta, x.q, in.shift, in.dz.defined() ? in.dz / -x.common.scale : in.dz, true);
+    all.dq.norm = x.normaliser(in.sums, in.shift);
+    all.dk.norm = x.normaliser(zeta, in.shift);
+    if (in.dz0.defined()) in.dz0.sub_(zeta[-1].narrow(-1, 0, x.K), x.common.scale);
+  }
   if (!x.g.defined()) {
     C10_CUDA_CHECK(cuda::chunked_backward(all, x.stream));
     return {};
   }
   const int64_t blocks = (x.K + 63) / 64, padded = in.v.size(3) <= 64 ? 64 : 128;
-  const int64_t chunks = (x.T + cuda::kChunk - 1) / cuda::kChunk;
-  const int64_t anchors = (chunks - 1) / cuda::kAnchor + 1;
-  const at::Tensor flows = at::empty({3, blocks, x.B, x.H, x.T}, x.wide());
+  const int each = x.sum ? cuda::kSumAnchor : cuda::kAnchor;
+  const int64_t anchors = (x.chunks() - 1) / each + 1;
+  const at::Tensor flows = at::empty({x.gated() ? 4 : 3, blocks, x.B, x.H, x.T}, x.wide());
   const at::Tensor states = at::empty({2, x.B, x.H, anchors, blocks, padded, 64}, x.wide());
   const auto part = [](const at::Tensor& all_of, int64_t i) { return all_of[i].data_ptr<float>(); };
-  all.rho = {part(flows, 0), part(flows, 1), part(states, 0)};
-  all.kappa = {part(flows, 2), nullptr, part(states, 1)};
+  all.rho = {part(flows, 0), part(flows, 1), nullptr, part(states, 0)};
+  all.kappa = {part(flows, 2), nullptr, nullptr, part(states, 1)};
+  if (x.gated()) all.kappa.whole = part(flows, 3);
   C10_CUDA_CHECK(cuda::chunked_backward(all, x.stream));
+  if (x.gated()) in.di.add_(grouped(flows[3].sum(0).transpose(1, 2), 2, x.G));
 
   const at::Tensor dg = at::empty({x.B, x.T, x.G}, x.wide());
   const at::Tensor product = at::empty({x.B, x.H, anchors}, x.wide());
@@ -286,20 +236,58 @@ at::Tensor chunked_sweeps(const Problem& x, const Gradients& in, bool add) {
   c.scale = float(x.common.scale);
   c.carried = x.S0.defined();
   c.anchors = anchors;
+  c.each = each;
   c.rho = all.rho;
   c.kappa = all.kappa;
   c.g = x.common.g;
+  c.z = all.dq.norm;
+  c.zeta = all.dk.norm;
   c.product = product.data_ptr<float>();
   c.dg = dg.data_ptr<float>();
   C10_CUDA_CHECK(cuda::chunked_gate(c, x.stream));
   return dg;
 }
 
+// Those of the numerator, from the gradient of o: do' in the place of do, and Delta.
+void divide_gradient(const Problem& x, const Kept& kept, const at::Tensor& o, Gradients& all) {
+  const at::Tensor divided = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
+  const at::Tensor from = readable(o, true);
+  all.sums = kept.sums;
+  all.shift = at::empty({(x.V + 127) / 128, x.B, x.H, x.chunks() * cuda::kChunk}, x.wide());
+  cuda::DividedGradient p;
+  p.B = x.B;
+  p.T = x.T;
+  p.H = x.H;
+  p.V = int(x.V);
+  p.eps = float(x.eps);
+  p.out = rows(all.out, x.H);
+  p.o = rows(from, x.H);
+  p.rest = rows(kept.rest, x.H);
+  p.divided = rows(divided, x.H);
+  p.den = kept.den.data_ptr<float>();
+  if (x.floor.defined()) p.floor = x.floor.data_ptr<float>();
+  p.shift = all.shift.data_ptr<float>();
+  C10_CUDA_CHECK(cuda::divide_gradient(p, x.stream));
+  all.out = divided;
+  if (all.dS.defined()) {
+    all.dz = all.dS.select(-1, x.V);
+    all.dS = all.dS.narrow(-1, 0, x.V);
+  }
+  if (all.dS0.defined()) {
+    all.dz0 = all.dS0.select(-1, x.V).zero_();
+    all.dS0 = all.dS0.narrow(-1, 0, x.V);
+  }
+}
+
 template <bool kChunked>
 std::vector<at::Tensor> backward(
-    const Inputs& in, const State& state, const Options& options, const Result& y, const Result& dy
+    const Inputs& in,
+    const State& state,
+    const Options& options,
+    const Result& given,
+    const Result& dy
 ) {
-  if (kChunked && per_key(in)) return per_key_backward(in, state, options, y, dy);
+  if (kChunked && per_key(in)) return per_key_backward(in, state, options, given, dy);
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options, kChunked);
   const at::TensorOptions summed = x.H == x.G ? x.k.options() : x.wide();
@@ -313,10 +301,16 @@ std::vector<at::Tensor> backward(
   all.dq = at::empty({x.B, x.T, x.H, x.K}, x.q.options());
   all.dk = at::empty({x.B, x.T, x.H, x.K}, summed);
   all.dv = at::empty({x.B, x.T, x.H, x.V}, summed);
-  if (x.S0.defined()) all.dS0 = at::empty({x.B, x.H, x.K, x.V}, x.wide());
-  at::Tensor dg;
+  at::Tensor dS0, dg;
+  if (x.S0.defined()) dS0 = at::empty({x.B, x.H, x.K, x.V + (x.sum ? 1 : 0)}, x.wide());
+  all.dS0 = dS0;
+  if (x.gated()) all.di = at::zeros({x.B, x.T, x.G}, x.wide());
   if (kChunked) {
-    all.S_in = y.norm.defined() ? y.norm : x.entering(x.k, x.v, x.S0, false);
+    const bool again = x.sum && !(given.o.defined() && given.norm.defined());
+    const Result y = again ? forward_for<true>(in, state, options, true) : given;
+    const Kept kept(x, y.norm, true);
+    all.S_in = y.norm.defined() ? kept.entering : x.entering(x.k, x.v, x.S0, false, kept.entering);
+    if (x.sum) divide_gradient(x, kept, y.o, all);
     all.Z_in = x.entering(x.q, all.out, all.dS, true);
     for (int64_t first = 0; first < x.V; first += 128) {
       const Gradients some = all.values(first, std::min<int64_t>(128, x.V - first));
@@ -330,8 +324,9 @@ std::vector<at::Tensor> backward(
   const at::ScalarType type = x.q.scalar_type();
   std::vector<at::Tensor> gradients = {
       all.dq, grouped(all.dk, 2, x.G).to(type), grouped(all.dv, 2, x.G).to(type), dg};
-  if (!state.empty())
-    gradients.push_back(grouped(all.dS0, 1, x.G).to(state.parts[0].scalar_type()));
+  if (all.di.defined()) gradients.push_back(all.di.to(in.beta.scalar_type()));
+  if (!state.empty()) gradients.push_back(grouped(dS0, 1, x.G).to(state.parts[0].scalar_type()));
+  if (state.parts.size() > 1) gradients.emplace_back();  // m, which is a constant
   return gradients;
 }
 
@@ -342,6 +337,10 @@ std::vector<Kernel> linear_kernels() {
       {"chunked kernel", refuses_chunked, forward<true>, backward<true>, suits_chunked, per_key},
       {"recurrent kernel", refuses_recurrent, forward<false>, backward<false>, suits_recurrent},
   };
+}
+
+std::vector<Kernel> gated_kernels() {
+  return {{"chunked kernel", refuses_gated, forward<true>, backward<true>, suits_chunked}};
 }
 
 }  // namespace horner

@@ -6,5 +6,6 @@
 namespace horner {
 
 std::vector<Kernel> linear_kernels();
+std::vector<Kernel> gated_kernels();  // of exponential_gate.cpp
 
 }  // namespace horner

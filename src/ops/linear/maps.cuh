@@ -31,6 +31,18 @@ __device__ inline unsigned char* aligned_memory() {
   HORNER_DYNAMIC_MEMORY(dynamic);
   return dynamic + (kAlignment - shared_address(dynamic) % kAlignment) % kAlignment;
 }
+
+// Numbers that lie one after the other; addresses and bytes are multiples of 16.
+__device__ inline void load_numbers(uint32_t to, const float* from, uint32_t barrier, int bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from),
+      "r"(bytes),
+      "r"(barrier)
+      : "memory"
+  );
+}
 #endif
 
 }  // namespace

@@ -59,12 +59,12 @@ __global__ void __launch_bounds__(kEndThreads<kRows>, 1)
   if (tile < kRows / 64) {
     carry_end<kRows, kDecay, kReverse>(p, job, m, tile);
   } else {
-    feed<kRows, kDecay, kReverse, Role::ends>(p, maps, job, m);
+    feed<kRows, kDecay, kReverse, Role::ends, Norm::follows>(p, maps, job, m);
   }
 #endif
 }
 
-constexpr int kJoined = 128, kAhead = 4;  // threads; parts whose ends are on their way at once
+constexpr int kJoined = 128, kAhead = 16;  // threads; parts whose ends are on their way at once
 
 // A thread has one element of the state; blocks (n, ..) have those that decay alike.
 __global__ void __launch_bounds__(kJoined)
