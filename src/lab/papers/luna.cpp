@@ -41,7 +41,6 @@ constexpr const char* kText = "classify_text:set=clinc150,T=64";
 
 TrainOptions questions_of(Effort scale, const std::string& mixer) {
   TrainOptions o = classify(scale, kText, mixer);
-  if (scale == Effort::cpu) o.schedule.steps = 1000, o.schedule.warmup = 50;
   o.model.positions = 64;
   return o;
 }

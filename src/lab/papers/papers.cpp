@@ -17,7 +17,7 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t p
   o.model.D = gpu ? 128 : 64;
   o.model.mlp = "none";
   o.optim.lr = gpu ? 2e-3 : 5e-3;
-  o.schedule.steps = gpu ? 3000 : 800;
+  o.schedule.steps = gpu ? 3000 : 1600;  // SSD begins to recall after 500
   o.train.batch = gpu ? 256 : 64;
   o.train.target = 0.995;
   o.eval.every = gpu ? 500 : 100;
