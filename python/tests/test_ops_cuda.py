@@ -20,6 +20,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {  # name -> (op, decay, opt
     "linear": ("linear", "", {}),
     "linear-head": ("linear", "head", {}),
     "linear-key": ("linear", "key", {}),
+    "linear-sum": ("linear", "", {"norm": "sum"}),
+    "linear-sum-head": ("linear", "head", {"norm": "sum"}),
     "delta": ("delta", "", {}),
     "delta-head": ("delta", "head", {}),
     "scan": ("scan", "", {}),
@@ -28,7 +30,7 @@ every_case = pytest.mark.parametrize("case", CASES)
 
 
 def inputs_of(case: str, dtype: torch.dtype, grad: bool = True) -> dict[str, Tensor]:
-    op, decay, _ = CASES[case]
+    op, decay, options = CASES[case]
     width = 16 if case == "power-small" else K
     random = torch.Generator("cuda").manual_seed(0)
 
@@ -40,6 +42,8 @@ def inputs_of(case: str, dtype: torch.dtype, grad: bool = True) -> dict[str, Ten
     else:
         x = {"q": normal(B, T, H, width), "k": normal(B, T, H, width), "v": normal(B, T, H, V)}
         x["k"] = torch.nn.functional.normalize(x["k"], dim=-1)
+        if options.get("norm") == "sum":
+            x["q"], x["k"] = x["q"].abs(), x["k"].abs()
     if op == "delta":
         x["beta"] = normal(B, T, H).float().sigmoid()
     if decay:
