@@ -38,8 +38,8 @@ struct BenchShape {
 // What is timed: an op with a setting that changes its mathematics, or a peer's function of that name.
 struct BenchRow {
   std::string program;  // horner, torch, fla
-  std::string op, variant;
-  BenchShape shape;
+  std::string op = {}, variant = {};
+  BenchShape shape = {};
   std::string form = {};                      // what ran
   int calls = 1;                              // one token: a run goes through that many states
   Times forward = {}, both = {};              // as graph replays; both: forward and backward
