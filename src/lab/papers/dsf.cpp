@@ -14,7 +14,7 @@ std::vector<Arm> state(Effort scale) {
   return arms;
 }
 
-// 16 D numbers of state, fewer than 24 pairs would like: at 64 D every family recalls all of them.
+// 16 D numbers of state for 24 pairs: with 64 D both SSD and norm attention recall all of them.
 std::vector<Arm> families(Effort scale) {
   const int heads = scale == Effort::gpu ? 8 : 4;  // of K = V = 16
   return {
