@@ -92,7 +92,7 @@ Values plain_values(const BenchJob& job, const Sampled& x, bool state) {
 }
 
 // The largest error is that of one element, and varies from draw to draw: where it exceeds twice the plain version's, that of
-// eight draws counts (power_kernel_test.cpp says how often that happens by chance).
+// eight draws counts (ops/kernel_error.h says how often that happens by chance).
 double largest_of_draws(const BenchJob& job, at::Device device, bool state, size_t value) {
   double largest = 0;
   for (int64_t seed = 1; seed <= 8; ++seed) {
