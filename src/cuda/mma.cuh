@@ -27,6 +27,34 @@ __device__ inline void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t 
   multiply(d, a[0], a[1], a[2], a[3], b0, b1);
 }
 
+// The sum over the four lanes of a row of d.
+__device__ inline float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Both halves of two pairs, each product rounded once.
+__device__ inline uint32_t multiply_pairs(uint32_t a, uint32_t b) {
+  uint32_t both;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+  return both;
+}
+
+// One half of a pair, twice.
+__device__ inline uint32_t splat_half(uint32_t pair, bool high) {
+  uint32_t both;
+  asm("prmt.b32 %0, %1, %1, %2;" : "=r"(both) : "r"(pair), "r"(high ? 0x3232 : 0x1010));
+  return both;
+}
+
+// Two 8x8 matrices; lanes 0 .. 15 give the addresses of their rows.
+__device__ inline void load_two_matrices(uint32_t (&a)[2], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+               : "=r"(a[0]), "=r"(a[1])
+               : "r"(address)
+               : "memory");
+}
+
 // An 8x8 matrix of which each lane holds two elements of a row: transposed.
 __device__ inline uint32_t transposed(uint32_t x) {
   uint32_t y;

@@ -17,6 +17,11 @@ constexpr double kDistinct =
     256e6;  // bytes of states that a run of single tokens goes through, or more
 constexpr int kFewest = 8, kMost = 64;  // calls of such a run: as the layers of a model
 
+int calls_of(const State& state, at::Device device) {
+  if (state.empty() || !device.is_cuda()) return 1;
+  return std::clamp(int(kDistinct / double(state.bytes())), kFewest, kMost);
+}
+
 // Four times of one function; a graph that cannot be captured leaves its place empty.
 void time_calls(
     const Timer& clock, int repeats, const Work& forward, const Work& both, BenchRow& row
@@ -60,8 +65,7 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   row.binds = cost.forward.bytes / report.copy_rate >= row.floor_forward ? "bytes" : "flops";
   if (!row.failure.empty()) return row;
   call.grad = at::randn({d.B, d.T, d.H, d.V}, at::device(device).dtype(at::kFloat)).to(type);
-  if (!call.state.empty() && device.is_cuda())
-    row.calls = std::clamp(int(kDistinct / double(call.state.bytes())), kFewest, kMost);
+  row.calls = calls_of(call.state, device);
   std::vector<BenchCall> layers;  // each with a state of its own
   for (int i = 0; i < row.calls; ++i) layers.emplace_back(job, in, type);
   std::vector<Result> results(layers.size());  // held: no state is written where another was
@@ -74,6 +78,34 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   // The exponential gate's scans cannot be captured, and after a failed capture none succeeds.
   if (job.mlstm()) clock.replay = nullptr;
   time_calls(clock, int(options.repeats), forward, both, row);
+  return row;
+}
+
+BenchRow time_copy(const BenchJob& job, const BenchReport& report, at::Device device) {
+  BenchRow row{
+      .program = "torch",
+      .op = job.subject.op,
+      .variant = job.subject.variant,
+      .shape = job.shape,
+      .form = "copy of the state"};
+  const at::ScalarType type = low_type(device);
+  const BenchCall call(
+      job, job_inputs(job, job.shape.dims, device, report.options.seed, type), type
+  );
+  row.calls = calls_of(call.state, device);
+  std::vector<State> from, to;
+  for (int i = 0; i < row.calls; ++i) {
+    for (std::vector<State>* list : {&from, &to}) {
+      list->emplace_back();
+      for (const at::Tensor& part : call.state.parts) list->back().parts.push_back(part.clone());
+    }
+  }
+  const auto copy = [&] {
+    for (size_t i = 0; i < from.size(); ++i) {
+      for (size_t j = 0; j < from[i].parts.size(); ++j) to[i].parts[j].copy_(from[i].parts[j]);
+    }
+  };
+  time_calls(timer(device), int(report.options.repeats), copy, {}, row);
   return row;
 }
 

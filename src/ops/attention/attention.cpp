@@ -149,10 +149,10 @@ bool fused_blocks(const State& state, const Options& o) {
   return can_fuse(state, o) && o.window > 0 && o.causal && o.sinks == 0;
 }
 
-// Blocks of C >= window tokens: queries c of a block see the keys j of it and of the block before, j - C in (c - window, c].
+// Blocks of C >= window tokens, or all T: queries c of a block see the keys j of it and of the block before, j - C in (c - window, c].
 at::Tensor window_by_blocks(const Inputs& in, const Options& o) {
   const int64_t B = in.q.size(0), T = in.q.size(1), r = in.q.size(2) / in.k.size(2);
-  const int64_t C = std::max(o.window, o.chunk), n = (T + C - 1) / C;
+  const int64_t C = std::min(T, std::max(o.window, o.chunk)), n = (T + C - 1) / C;
   const auto blocks = [&](const at::Tensor& x) {  // (B,T,H,X) -> (B,n,H,C,X), zeros after the end
     return at::constant_pad_nd(x, {0, 0, 0, 0, 0, n * C - T}).unflatten(1, {n, C}).transpose(2, 3);
   };

@@ -21,11 +21,6 @@ struct Memory {
   float flow[16];                  // <Z, S>
 };
 
-__device__ float quad_sum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
-}
-
 __device__ void finish_products(Product& x, Product& y) {
   commit_products();
   wait_products<0>();

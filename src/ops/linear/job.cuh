@@ -1,6 +1,7 @@
 // `linear`, level 2: what a block works on, and the place of a thread in it.
 #pragma once
 
+#include "cuda/mma.cuh"
 #include "ops/linear/maps.cuh"
 
 namespace horner::cuda {
@@ -51,11 +52,7 @@ struct Place {
         row(16 * warp + lane / 4),
         pair(2 * (lane % 4)) {}
   // The same, unknown to the compiler: addresses made of it are made anew and not kept in registers.
-  __device__ static Place anew() {
-    int index = threadIdx.x;
-    asm volatile("" : "+r"(index));
-    return Place(index);
-  }
+  __device__ static Place anew() { return Place(cuda::anew(int(threadIdx.x))); }
 };
 
 template <bool kReverse>
@@ -64,11 +61,6 @@ __device__ int chunk_at(const Job& job, int i) {
 }
 __device__ int tokens_in(const Sweep& p, int chunk) {
   return int(min(int64_t(64), p.T - int64_t(chunk) * 64));
-}
-
-__device__ float quad_sum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
 }
 
 }  // namespace

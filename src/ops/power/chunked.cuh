@@ -98,7 +98,7 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   }
   const bool from_end = kReverse && !kStateOnly && p.dS != nullptr;
   const auto dS = [&]() -> const float* {
-    return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + hidden(int(threadIdx.x))
+    return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + anew(int(threadIdx.x))
                     : nullptr;
   };
   float end_decay = 0.f;  // log2, from this chunk's end to the last token

@@ -26,8 +26,8 @@ __device__ __forceinline__ void products(
     const int row = 16 * block + 8 * (at.lane / 16) + at.lane % 8;
     load_matrices(b, others.at(row, 2 * k + at.lane / 8 % 2));
     const uint32_t own[4] = {a[2 * k][0], a[2 * k][1], a[2 * k + 1][0], a[2 * k + 1][1]};
-    multiply_add(X[0], own, b[0], b[1]);
-    multiply_add(X[1], own, b[2], b[3]);
+    multiply(X[0], own, b[0], b[1]);
+    multiply(X[1], own, b[2], b[3]);
   }
 }
 
@@ -45,8 +45,8 @@ __device__ __forceinline__ void accumulate(
     uint32_t b[4];
     const int row = 16 * block + 8 * (at.lane / 8 % 2) + at.lane % 8;
     load_matrices_transposed(b, others.at(row, n + at.lane / 16));
-    multiply_add(Y[n], P, b[0], b[1]);
-    multiply_add(Y[n + 1], P, b[2], b[3]);
+    multiply(Y[n], P, b[0], b[1]);
+    multiply(Y[n + 1], P, b[2], b[3]);
   }
 }
 template <int kWidth, int kN>
@@ -89,7 +89,7 @@ __device__ __forceinline__ void products_of_8(
 #pragma unroll
     for (int n = 0; n < 4 && k + n < kWidth / 8; n += 2) {
       const uint32_t own[4] = {a[k + n][0], a[k + n][1], a[k + n + 1][0], a[k + n + 1][1]};
-      multiply_add(X, own, b[n], b[n + 1]);
+      multiply(X, own, b[n], b[n + 1]);
     }
   }
 }

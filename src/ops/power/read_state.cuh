@@ -41,13 +41,13 @@ __device__ __forceinline__ void read_features(
   for (int n = 0; n + 1 < kN; n += 2) {
     uint32_t b[4];
     load_matrices(b, address + uint32_t(8 * (n + at.lane / 16)) * kStride);
-    multiply_add(Y[n], a, b[0], b[1]);
-    multiply_add(Y[n + 1], a, b[2], b[3]);
+    multiply(Y[n], a, b[0], b[1]);
+    multiply(Y[n + 1], a, b[2], b[3]);
   }
   if constexpr (kN % 2 == 1) {
     uint32_t b[2];
     load_two_matrices(b, address + uint32_t(8 * (kN - 1)) * kStride);
-    multiply_add(Y[kN - 1], a, b[0], b[1]);
+    multiply(Y[kN - 1], a, b[0], b[1]);
   }
 }
 
@@ -91,11 +91,6 @@ __device__ __forceinline__ void read_state(
   }
 }
 
-__device__ inline float quad_sum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
-}
-
 // dx = J(x)^T dm(x),  dm(x) = factor (w (W S)^T + shift (ones)) of the two own tokens; flow = m(x).dm(x).
 template <int kK, int kV>
 __device__ __forceinline__ void read_gradient(
@@ -121,7 +116,7 @@ __device__ __forceinline__ void read_gradient(
 #pragma unroll
       for (int m = 0; m < 4; m += 2) {
         const uint32_t a[4] = {w[n + m][0], w[n + m][1], w[n + m + 1][0], w[n + m + 1][1]};
-        multiply_add(sum, a, b[m], b[m + 1]);
+        multiply(sum, a, b[m], b[m + 1]);
       }
     }
     const float2 one = *reinterpret_cast<const float2*>(ones + 8 * tile + 2 * at.t);

@@ -46,11 +46,6 @@ __device__ __forceinline__ void hide(uint32_t (&a)[kSteps][4], int offset, const
   }
 }
 
-__device__ inline float quad_sum(float x) {
-  x += __shfl_xor_sync(~0u, x, 1);
-  return x + __shfl_xor_sync(~0u, x, 2);
-}
-
 // M_ts of a warpgroup's own tokens and others, 0 where they do not see each other.
 template <bool kFuture, bool kDecay>
 struct Decays {

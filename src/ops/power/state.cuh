@@ -196,7 +196,7 @@ __device__ __forceinline__ void update_state(
       uint32_t b1 = multiply_pairs(y[tile.block][1], yi[tile.i][1]);
       if (n == 0 && at.warp == 1 && at.g == 0) b0 = b1 = 0x3f803f80u;  // the constant
 #pragma unroll
-      for (int m = 0; m <= kM; ++m) multiply_add(S[n][m], u[m], b0, b1);
+      for (int m = 0; m <= kM; ++m) multiply(S[n][m], u[m], b0, b1);
     });
     if (at.warp < Of::kBlocks) {
       uint32_t b0 = y[0][0], b1 = y[0][1];
@@ -205,7 +205,7 @@ __device__ __forceinline__ void update_state(
         if (at.warp == n) b0 = y[n][0], b1 = y[n][1];
       }
 #pragma unroll
-      for (int m = 0; m <= kM; ++m) multiply_add(S[Of::kSlots - 1][m], u[m], b0, b1);
+      for (int m = 0; m <= kM; ++m) multiply(S[Of::kSlots - 1][m], u[m], b0, b1);
     }
   }
 }

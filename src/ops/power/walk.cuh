@@ -1,7 +1,7 @@
 // `power`, level 3: the rows of all pairs on their way through shared memory and the tensor cores.
 #pragma once
 
-#include "cuda/sm90.cuh"
+#include "cuda/mma.cuh"
 #include "ops/power/power.cuh"
 
 namespace horner::cuda {
