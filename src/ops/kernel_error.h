@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "ops/op.h"
 
@@ -17,6 +18,47 @@ struct Values {
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
 };
+
+// Of `forward` in the given precision, gates and states in fp32 or above. Gradients come first; one that does not exist,
+// as that of q for order 0, is undefined.
+inline Values values_of(
+    const Op& op,
+    const Problem& p,
+    bool state,
+    at::ScalarType type,
+    const std::function<Result(const Inputs&, const State&)>& forward
+) {
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  Inputs in = p.in;
+  State first;
+  Values all;
+  std::vector<at::Tensor> leaves;
+  const auto leaf = [&](const at::Tensor& x, at::ScalarType own, std::string name) {
+    leaves.push_back(x.to(own).detach().requires_grad_(true));
+    all.names.push_back("d" + name);
+    return leaves.back();
+  };
+  for (const Input& input : op.inputs) {
+    at::Tensor& x = in.*input.tensor;
+    const bool gate = input.name == "g" || input.name == "beta";
+    if (x.defined()) x = leaf(x, gate ? wide : type, std::string(input.name));
+  }
+  if (state) first.parts = {leaf(p.S0, wide, "S0")};
+  const Result y = forward(in, first);
+  std::vector<at::Tensor> outputs = {y.o}, grads = {p.w.to(type)};
+  if (state) {
+    outputs.push_back(y.state.parts[0]);
+    grads.push_back(p.wS.to(wide));
+  }
+  all.tensors = torch::autograd::grad(outputs, leaves, grads, {}, false, true);
+  all.names.emplace_back("o");
+  all.tensors.push_back(y.o.detach());
+  if (!y.state.empty()) {
+    all.names.emplace_back("S");
+    all.tensors.push_back(y.state.parts[0].detach());
+  }
+  return all;
+}
 
 struct Errors {
   double rms, max;  // relative to the exact value's
@@ -37,6 +79,10 @@ double largest_of_draws(F&& largest_error) {
   double largest = 0;
   for (uint64_t seed = 3; seed < 11; ++seed) largest = std::max(largest, largest_error(seed));
   return largest;
+}
+
+inline std::string describe(const Dims& d) {
+  return fmt::format("B{} T{} H{} G{} K{} V{}", d.B, d.T, d.H, d.G, d.K, d.V);
 }
 
 // A kernel errs at most twice as much as the plain version in the same precision.

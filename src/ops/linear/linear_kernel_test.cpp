@@ -27,15 +27,10 @@ struct Setting {
 
 void PrintTo(const Setting& s, std::ostream* out) {
   *out << fmt::format(
-      "{}, {}, B{} T{} H{} G{} K{} V{}, decay {} {}, {}, norm {}",
+      "{}, {}, {}, decay {} {}, {}, norm {}",
       s.form,
       c10::toString(s.type),
-      s.dims.B,
-      s.dims.T,
-      s.dims.H,
-      s.dims.G,
-      s.dims.K,
-      s.dims.V,
+      describe(s.dims),
       s.gate,
       s.decay,
       s.state ? "with states" : "no states",
@@ -77,41 +72,19 @@ Result unfused(const Inputs& in, const State& state, const Options& options) {
   return result;
 }
 
-// o, the final state and all gradients, by the given form in the given precision.
+// By the given form in the given precision.
 Values evaluate(const Setting& s, const Problem& p, at::ScalarType type, std::string form) {
-  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
-  Inputs in = p.in;
-  std::vector<at::Tensor> leaves;
-  Values all;
-  for (const Input& input : find_op("linear").inputs) {
-    at::Tensor& x = in.*input.tensor;
-    if (!x.defined()) continue;
-    x = x.to(input.name == "g" ? wide : type).detach().requires_grad_(true);
-    leaves.push_back(x);
-    all.names.push_back(fmt::format("d{}", input.name));
-  }
-  State state;
-  if (s.state) {
-    state.parts = {p.S0.to(wide).detach().requires_grad_(true)};
-    leaves.push_back(state.parts[0]);
-    all.names.emplace_back("dS0");
-  }
   Options o;
   o.form = form;
   o.final_state = true;
   o.scale = s.scale;
   o.norm = s.norm;
-  const Result y = form == "unfused" ? unfused(in, state, o) : run(find_op("linear"), in, state, o);
-  EXPECT_TRUE(!form.ends_with("kernel") || y.form == form) << y.form;
-  std::vector<at::Tensor> outputs = {y.o}, grads = {p.w.to(type)};
-  if (s.state) {
-    outputs.push_back(y.state.parts[0]);
-    grads.push_back(p.wS.to(wide));
-  }
-  all.tensors = torch::autograd::grad(outputs, leaves, grads);
-  all.names.insert(all.names.end(), {"o", "S"});
-  all.tensors.insert(all.tensors.end(), {y.o.detach(), y.state.parts[0].detach()});
-  return all;
+  return values_of(find_op("linear"), p, s.state, type, [&](const Inputs& in, const State& state) {
+    if (form == "unfused") return unfused(in, state, o);
+    const Result y = run(find_op("linear"), in, state, o);
+    EXPECT_TRUE(!form.ends_with("kernel") || y.form == form) << y.form;
+    return y;
+  });
 }
 
 Problem sample(const Setting& s, uint64_t seed = 3) {

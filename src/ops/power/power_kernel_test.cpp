@@ -1,7 +1,6 @@
 // The kernels of `power` against fp64: their error is at most twice that of the plain version in the same
 // precision, for o, the final state and every gradient.
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <limits>
@@ -30,15 +29,10 @@ struct Setting {
 
 void PrintTo(const Setting& s, std::ostream* out) {
   *out << fmt::format(
-      "{}, {}, B{} T{} H{} G{} K{} V{}, order {}, norm {}, decay {} {}, {}",
+      "{}, {}, {}, order {}, norm {}, decay {} {}, {}",
       s.form,
       c10::toString(s.type),
-      s.dims.B,
-      s.dims.T,
-      s.dims.H,
-      s.dims.G,
-      s.dims.K,
-      s.dims.V,
+      describe(s.dims),
       s.order,
       s.norm,
       s.gate,
@@ -57,44 +51,16 @@ Options options_of(const Setting& s) {
   return o;
 }
 
-// o, the final state and all gradients, by the given form in the given precision.
+// By the given form in the given precision.
 Values evaluate(const Setting& s, const Problem& p, at::ScalarType type, std::string form) {
-  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
-  Inputs in = p.in;
-  std::vector<at::Tensor> leaves;
-  Values all;
-  for (const Input& input : find_op("power").inputs) {
-    at::Tensor& x = in.*input.tensor;
-    if (!x.defined()) continue;
-    x = x.to(input.name == "g" ? wide : type).detach().requires_grad_(true);
-    leaves.push_back(x);
-    all.names.push_back(fmt::format("d{}", input.name));
-  }
-  State state;
-  if (s.state) {
-    state.parts = {p.S0.to(wide).detach().requires_grad_(true)};
-    leaves.push_back(state.parts[0]);
-    all.names.emplace_back("dS0");
-  }
   Options o = options_of(s);
   o.form = form;
-  const bool states = form == "chunked" || form == "chunked kernel";
-  o.final_state = states;
-  const Result y = run(find_op("power"), in, state, o);
-  EXPECT_TRUE(!form.ends_with("kernel") || y.form == form) << y.form;
-  std::vector<at::Tensor> outputs = {y.o}, grads = {p.w.to(type)};
-  if (s.state) {
-    outputs.push_back(y.state.parts[0]);
-    grads.push_back(p.wS.to(wide));
-  }
-  all.tensors = torch::autograd::grad(outputs, leaves, grads, {}, false, true);
-  all.names.emplace_back("o");
-  all.tensors.push_back(y.o.detach());
-  if (states) {
-    all.names.emplace_back("S");
-    all.tensors.push_back(y.state.parts[0].detach());
-  }
-  return all;
+  o.final_state = form == "chunked" || form == "chunked kernel";
+  return values_of(find_op("power"), p, s.state, type, [&](const Inputs& in, const State& state) {
+    const Result y = run(find_op("power"), in, state, o);
+    EXPECT_TRUE(!form.ends_with("kernel") || y.form == form) << y.form;
+    return y;
+  });
 }
 
 Problem sample(const Setting& s, uint64_t seed = 3) {
