@@ -24,8 +24,9 @@ std::string both_directions(const std::string& text) {
   return text;
 }
 
-// A list on the command line is cut at every comma: settings go back to their mixer.
-std::vector<std::string> joined(const std::vector<std::string>& items) {
+}  // namespace
+
+std::vector<std::string> whole_mixers(const std::vector<std::string>& items) {
   std::vector<std::string> pattern;
   for (const std::string& item : items) {
     const bool settings = item.find('=') < item.find(':');
@@ -37,8 +38,6 @@ std::vector<std::string> joined(const std::vector<std::string>& items) {
   }
   return pattern;
 }
-
-}  // namespace
 
 TrainOptions resolve(TrainOptions o, const Task& task) {
   const auto at_least = [](const char* name, double value, double least) {
@@ -67,7 +66,7 @@ TrainOptions resolve(TrainOptions o, const Task& task) {
       o.train.batch,
       o.train.accumulation
   );
-  o.model.pattern = joined(o.model.pattern);
+  o.model.pattern = whole_mixers(o.model.pattern);
   HORNER_CHECK(
       int64_t(o.model.pattern.size()) <= o.model.layers,
       "model.pattern names {} mixers for {} layers",
