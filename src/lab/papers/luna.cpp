@@ -30,8 +30,9 @@ std::vector<Arm> images(Effort scale) {
 std::vector<Arm> expressions(Effort scale) {
   const bool gpu = scale == Effort::gpu;
   return features_on(scale, [&](const std::string& mixer) {
-    TrainOptions o = classify(scale, gpu ? "listops" : "listops:above=10,below=128", mixer);
-    o.model.positions = gpu ? 2000 : 128;
+    TrainOptions o =
+        classify(scale, gpu ? "listops:above=50,below=512" : "listops:above=10,below=128", mixer);
+    o.model.positions = gpu ? 512 : 128;
     if (!gpu) o.schedule.steps = 600, o.schedule.warmup = 30, o.optim.lr = 1e-3;
     return o;
   });

@@ -8,7 +8,7 @@ namespace horner {
 TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t pairs) {
   const bool gpu = scale == Effort::gpu;
   TrainOptions o;
-  o.task = fmt::format("mqar:T={},pairs={},vocabulary={}", T, pairs, gpu ? 8192 : 2 * T);
+  o.task = fmt::format("mqar:T={},pairs={},vocabulary={}", T, pairs, gpu ? 1024 : 2 * T);
   o.model.pattern = {"conv:kind=dense", mixer};
   o.model.init = "torch";
   o.optim.beta2 = 0.999;
@@ -17,10 +17,10 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t p
   o.model.D = gpu ? 128 : 64;
   o.model.mlp = "none";
   o.optim.lr = gpu ? 2e-3 : 5e-3;
-  o.schedule.steps = gpu ? 3000 : 1600;  // SSD begins to recall after 500
-  o.train.batch = gpu ? 256 : 64;
+  o.schedule.steps = gpu ? 2000 : 1600;  // SSD begins to recall after 500
+  o.train.batch = gpu ? 128 : 64;
   o.train.target = 0.995;
-  o.eval.every = gpu ? 500 : 100;
+  o.eval.every = gpu ? 250 : 100;
   return o;
 }
 
@@ -29,8 +29,8 @@ TrainOptions language(Effort scale, const std::vector<std::string>& pattern, int
   TrainOptions o;
   o.task = fmt::format("byte:T={}", gpu ? 512 : 128);
   o.model.pattern = pattern;
-  o.model.layers = gpu ? 6 : 2;
-  o.model.D = gpu ? 384 : 64;
+  o.model.layers = gpu ? 4 : 2;
+  o.model.D = gpu ? 256 : 64;
   o.optim.lr = gpu ? 1e-3 : 3e-3;
   o.schedule.steps = gpu ? 1000 : steps;
   o.schedule.warmup = o.schedule.steps / 20;
@@ -50,11 +50,11 @@ TrainOptions classify(Effort scale, const std::string& task, const std::string& 
   o.model.D = gpu ? 128 : 64;
   o.optim.lr = gpu ? 1e-3 : 2.5e-3;
   o.optim.weight_decay = 0.05;
-  o.schedule.steps = gpu ? 4000 : 2000;
+  o.schedule.steps = gpu ? 3000 : 2000;
   o.schedule.warmup = o.schedule.steps / 20;
   o.train.batch = gpu ? 128 : 32;
   o.eval.every = 0;
-  o.eval.examples = gpu ? 10000 : 2000;
+  o.eval.examples = gpu ? 5000 : 2000;
   return o;
 }
 
@@ -68,7 +68,7 @@ TrainOptions track(
   o.model.D = 64;
   o.optim.lr = 2e-3;
   o.optim.weight_decay = 0;
-  o.schedule.steps = scale == Effort::gpu ? 6000 : 1500;
+  o.schedule.steps = scale == Effort::gpu ? 4000 : 1500;
   o.schedule.warmup = o.schedule.steps / 20;
   o.train.batch = scale == Effort::gpu ? 256 : 32;
   o.train.target = 0.999;

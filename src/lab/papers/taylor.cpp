@@ -15,7 +15,7 @@ std::vector<Arm> arms_of(
 
 // K = 16: the state of a high order is counted by making it.
 std::vector<Arm> orders(Effort scale) {
-  const char* heads = scale == Effort::gpu ? ",heads=24" : "";
+  const char* heads = scale == Effort::gpu ? ",heads=16" : "";
   std::vector<std::pair<std::string, std::string>> list = {
       {"softmax", fmt::format("softmax:norm=l2{}", heads)}};
   for (const int order : {0, 1, 2, 4, 6, 8, 10}) {
