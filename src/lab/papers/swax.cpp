@@ -3,31 +3,26 @@
 namespace horner {
 namespace {
 
-constexpr int64_t kShort = 4, kMiddle = 16, kLong = 64;  // 128, 512 and 2048 by 32
+// 128, 512 and 2048 by 32, at scale gpu by 8.
+struct Windows {
+  int64_t least, middle, most;
+};
+Windows windows(Effort scale) {
+  return scale == Effort::gpu ? Windows{16, 64, 256} : Windows{4, 16, 64};
+}
 
 TrainOptions hybrid(TrainOptions o, int64_t window) {
   o.model.pattern = {fmt::format("window:window={}", window), "mlstm"};
   return o;
 }
 
-// `window`, or the short one, as chance has it.
-TrainOptions stochastic(TrainOptions o, int64_t window) {
-  o = hybrid(o, window);
+// One of the two, as chance has it.
+TrainOptions stochastic(TrainOptions o, int64_t least, int64_t most) {
+  o = hybrid(o, most);
   o.train.stochastic_window = true;
-  o.train.window.short_window = kShort;
-  o.train.window.long_window = window;
+  o.train.window.short_window = least;
+  o.train.window.long_window = most;
   return o;
-}
-
-std::vector<Arm> with_windows(const TrainOptions& base) {
-  TrainOptions pure = base;
-  pure.model.pattern = {"mlstm"};
-  return {
-      {"short window", hybrid(base, kShort)},
-      {"middle window", hybrid(base, kMiddle)},
-      {"long window", hybrid(base, kLong)},
-      {"stochastic", stochastic(base, kLong)},
-      {"pure mLSTM", pure}};
 }
 
 // Four layers: with two, attention alone cannot look up what followed a key. The long window is half
@@ -39,13 +34,23 @@ std::vector<Arm> needles(Effort scale) {
   o.train.batch = 64;
   o.schedule.steps = 1500;
   o.schedule.warmup = 75;
+  const Windows w = windows(Effort::cpu);
   return {
-      {"short window", hybrid(o, kShort)},
-      {"long window", hybrid(o, kMiddle)},
-      {"stochastic", stochastic(o, kMiddle)}};
+      {"short window", hybrid(o, w.least)},
+      {"long window", hybrid(o, w.middle)},
+      {"stochastic", stochastic(o, w.least, w.middle)}};
 }
 
-std::vector<Arm> text(Effort scale) { return with_windows(language(scale, {"mlstm"})); }
+std::vector<Arm> text(Effort scale) {
+  const TrainOptions pure = language(scale, {"mlstm"});
+  const Windows w = windows(scale);
+  return {
+      {"short window", hybrid(pure, w.least)},
+      {"middle window", hybrid(pure, w.middle)},
+      {"long window", hybrid(pure, w.most)},
+      {"stochastic", stochastic(pure, w.least, w.most)},
+      {"pure mLSTM", pure}};
+}
 
 }  // namespace
 
@@ -58,7 +63,9 @@ Paper swax_paper() {
       {
           {"text",
            "Loss: stochastic < long window < short window < pure mLSTM",
-           "bytes of text, 128 at a time, windows 4, 16 and 64; the stochastic one of 4 or 64",
+           "bytes of text, windows 4, 16 and 64, at scale gpu 16, 64 and 256; the stochastic one "
+           "the "
+           "shortest or the longest",
            "test/loss",
            {{E::above, "long window", "middle window"},
             {E::above, "middle window", "short window"},
