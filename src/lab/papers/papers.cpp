@@ -50,7 +50,7 @@ TrainOptions classify(Effort scale, const std::string& task, const std::string& 
   o.model.D = gpu ? 128 : 64;
   o.optim.lr = gpu ? 1e-3 : 2.5e-3;
   o.optim.weight_decay = 0.05;
-  o.schedule.steps = gpu ? 3000 : 2000;
+  o.schedule.steps = 2000;
   o.schedule.warmup = o.schedule.steps / 20;
   o.train.batch = gpu ? 128 : 32;
   o.eval.every = 0;
@@ -68,7 +68,7 @@ TrainOptions track(
   o.model.D = 64;
   o.optim.lr = 2e-3;
   o.optim.weight_decay = 0;
-  o.schedule.steps = scale == Effort::gpu ? 4000 : 1500;
+  o.schedule.steps = scale == Effort::gpu ? 3000 : 1500;
   o.schedule.warmup = o.schedule.steps / 20;
   o.train.batch = scale == Effort::gpu ? 256 : 32;
   o.train.target = 0.999;
