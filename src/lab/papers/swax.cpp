@@ -64,8 +64,7 @@ Paper swax_paper() {
           {"text",
            "Loss: stochastic < long window < short window < pure mLSTM",
            "bytes of text, windows 4, 16 and 64, at scale gpu 16, 64 and 256; the stochastic one "
-           "the "
-           "shortest or the longest",
+           "the shortest or the longest",
            "test/loss",
            {{E::above, "long window", "middle window"},
             {E::above, "middle window", "short window"},
