@@ -68,6 +68,21 @@ TEST(Bench, ChecksThenTimes) {
   }
 }
 
+TEST(Bench, SetsOneTokenBesideACopyOfItsState) {
+  BenchOptions options;
+  options.device = "cpu";
+  options.op = {"delta"};
+  options.shape = {"2x1x2x8x8"};
+  options.repeats = 1;
+  const BenchReport report = bench_ops(options, kQuiet, kQuiet);
+  ASSERT_EQ(report.rows.size(), 2u);
+  const BenchRow &token = report.rows[0], &copy = report.rows[1];
+  EXPECT_EQ(copy.program, "torch");
+  EXPECT_EQ(copy.variant, token.variant);
+  EXPECT_GT(copy.eager_forward.median, 0);
+  EXPECT_EQ(token.peer_forward, copy.eager_forward.median);
+}
+
 TEST(Bench, RefusesShapes) {
   BenchOptions options;
   options.device = "cpu";
