@@ -49,15 +49,19 @@ TEST(BenchTimes, MedianAndPercentiles) {
 
 constexpr auto kQuiet = [](auto&&...) {};
 
-TEST(Bench, ChecksThenTimes) {
+BenchOptions once(const std::string& op, const std::string& shape) {
   BenchOptions options;
   options.device = "cpu";
-  options.op = {"linear"};
-  options.shape = {"1x40x2x4x4"};
+  options.op = {op};
+  options.shape = {shape};
   options.repeats = 1;
+  return options;
+}
+
+TEST(Bench, ChecksThenTimes) {
   size_t kept = 0;
   const auto keep = [&](const BenchReport& so_far) { kept = so_far.rows.size(); };
-  const BenchReport report = bench_ops(options, kQuiet, keep);
+  const BenchReport report = bench_ops(once("linear", "1x40x2x4x4"), kQuiet, keep);
   EXPECT_EQ(kept, report.rows.size());
   ASSERT_EQ(report.rows.size(), 5u);  // no decay, per head, per key, sum norm, exponential gate
   EXPECT_EQ(report.failed(), 0u);
@@ -69,12 +73,7 @@ TEST(Bench, ChecksThenTimes) {
 }
 
 TEST(Bench, SetsOneTokenBesideACopyOfItsState) {
-  BenchOptions options;
-  options.device = "cpu";
-  options.op = {"delta"};
-  options.shape = {"2x1x2x8x8"};
-  options.repeats = 1;
-  const BenchReport report = bench_ops(options, kQuiet, kQuiet);
+  const BenchReport report = bench_ops(once("delta", "2x1x2x8x8"), kQuiet, kQuiet);
   ASSERT_EQ(report.rows.size(), 2u);
   const BenchRow &token = report.rows[0], &copy = report.rows[1];
   EXPECT_EQ(copy.program, "torch");

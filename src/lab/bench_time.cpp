@@ -93,17 +93,15 @@ BenchRow time_copy(const BenchJob& job, const BenchReport& report, at::Device de
       job, job_inputs(job, job.shape.dims, device, report.options.seed, type), type
   );
   row.calls = calls_of(call.state, device);
-  std::vector<State> from, to;
+  std::vector<at::Tensor> from, to;
   for (int i = 0; i < row.calls; ++i) {
-    for (std::vector<State>* list : {&from, &to}) {
-      list->emplace_back();
-      for (const at::Tensor& part : call.state.parts) list->back().parts.push_back(part.clone());
+    for (const at::Tensor& part : call.state.parts) {
+      from.push_back(part.clone());
+      to.push_back(at::empty_like(part));
     }
   }
   const auto copy = [&] {
-    for (size_t i = 0; i < from.size(); ++i) {
-      for (size_t j = 0; j < from[i].parts.size(); ++j) to[i].parts[j].copy_(from[i].parts[j]);
-    }
+    for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
   };
   time_calls(timer(device), int(report.options.repeats), copy, {}, row);
   return row;

@@ -15,7 +15,6 @@
 #include "train/cost.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
-#include "train/resolve.h"
 
 namespace horner {
 namespace {
@@ -136,12 +135,11 @@ BenchTrainReport bench_train(
 ) {
   HORNER_CHECK(o.steps >= 1, "steps must be at least 1, got {}", o.steps);
   HORNER_CHECK(o.rounds >= 1, "rounds must be at least 1, got {}", o.rounds);
-  const std::vector<std::string> mixers = whole_mixers(o.mixer);
-  for (const std::string& mixer : mixers) find_mixer(mixer.substr(0, mixer.find(':')));
+  for (const std::string& mixer : o.mixer) find_mixer(mixer.substr(0, mixer.find(':')));
   const at::Device device = find_device(o.device);
   const bool bf16 = o.precision == "bf16" || (o.precision == "auto" && device.is_cuda());
   BenchTrainReport report{describe_device(device), o, {}};
-  for (const std::string& mixer : mixers) {
+  for (const std::string& mixer : o.mixer) {
     for (const int64_t D : o.D) {
       if (tell) tell(fmt::format("{} D={}", mixer, D), report);
       BenchTrainRow best;
