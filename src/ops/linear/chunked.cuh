@@ -35,6 +35,7 @@ struct Stage<kRows, Role::ends> {
 template <int kRows, Role kRole>
 struct Memory {
   static constexpr int kStages = kRole == Role::ends ? 6 : kRole == Role::plain ? 4 : 3;
+  static constexpr int kReaders = kRole == Role::ends ? kRows / 16 : 8;  // warps that read a stage
   Stage<kRows, kRole> stage[kStages];
   unsigned char S[2][kRows / 64]
                  [kTileBytes];     // the state entering a chunk, bf16; even ones, odd ones
@@ -49,10 +50,10 @@ struct Memory {
   // Barriers: a stage has been loaded, is free again; a copy of the state is there, has been read.
   uint64_t full[kStages], free[kStages], copied[2], taken[2];
 
-  __device__ void init(bool decay, int readers) {  // warps that read a stage
+  __device__ void init(bool decay) {
     for (int i = 0; i < kStages; ++i) {
       barrier_init(shared_address(&full[i]), decay ? 33 : 1);
-      barrier_init(shared_address(&free[i]), readers);
+      barrier_init(shared_address(&free[i]), kReaders);
     }
     for (int i = 0; i < 2; ++i) {
       barrier_init(shared_address(&copied[i]), 4);
@@ -63,8 +64,24 @@ struct Memory {
   __device__ void wait_full(int i) {
     barrier_wait(shared_address(&full[i % kStages]), i / kStages & 1);
   }
-  __device__ void wait_free(int i) {  // by chunk i - kStages
-    if (i >= kStages) barrier_wait(shared_address(&free[i % kStages]), (i / kStages - 1) & 1);
+  // A stage is free when chunk i - kStages has been read by all. Decays are written by threads, not by copies: their
+  // readers and the writer meet at a barrier of the hardware.
+  template <bool kDecay>
+  __device__ void wait_free(int i) {
+    if (i < kStages) return;
+    if constexpr (kDecay) {
+      asm volatile("bar.sync %0, %1;" ::"r"(3 + i % kStages), "n"(32 * kReaders + 32) : "memory");
+    } else {
+      barrier_wait(shared_address(&free[i % kStages]), (i / kStages - 1) & 1);
+    }
+  }
+  template <bool kDecay>
+  __device__ void release(int i, int chunks) {
+    if constexpr (!kDecay) {
+      arrive(free[i % kStages]);
+    } else if (i + kStages < chunks) {
+      asm volatile("bar.arrive %0, %1;" ::"r"(3 + i % kStages), "n"(32 * kReaders + 32) : "memory");
+    }
   }
   __device__ void wait_copied(int i) { barrier_wait(shared_address(&copied[i & 1]), i / 2 & 1); }
   __device__ void wait_taken(int i) {  // by chunk i - 2
@@ -173,7 +190,7 @@ __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kR
   Logs logs{};
   if (kDecay) logs = load_logs<kReverse, kGains>(p, job, first);
   for (int i = first; i < job.chunks; i += kFeeders) {
-    m.wait_free(i);
+    m.template wait_free<kDecay>(i);
     if (at.lane == 0) load_stage<kRows, kReverse, kRole, kNorm>(p, maps, job, m, i);
     if (kDecay) {
       prepare_decay<kRows, kReverse, kRole, kGains>(logs, m, i);
@@ -302,7 +319,7 @@ __device__ void carry_state(
     }
     m.wait_full(i);
     update_state<kDecay, kTurn>(S, m, i, at);
-    m.arrive(m.free[i % m.kStages]);
+    m.template release<kDecay>(i, job.chunks);
     if (i + 1 == job.chunks) break;
     m.wait_taken(i + 1);
     copy(i + 1);
@@ -538,7 +555,7 @@ __device__ void compute_y(
     if constexpr (kCross) store_flow(out.flow + crossing + t, flow, float(p.scale), rows, at);
     product_wait<0>();
     settle(Y);
-    m.arrive(m.free[slot]);
+    m.template release<kDecay>(i, job.chunks);
     if (kRole == Role::dk && kGains && out.whole)
       store_flow(out.whole + crossing + t, rows_by_rows(x, Y), float(p.scale), rows, at);
     if constexpr (kNorm == Norm::divides) {
@@ -572,7 +589,7 @@ __device__ void sweep(
   Memory<kRows, kRole>& m = *reinterpret_cast<Memory<kRows, kRole>*>(raw);
   const Job job = job_at(p, index);
   if (threadIdx.x == 0) {
-    m.init(kDecay, 8);
+    m.init(kDecay);
     fence_async_proxy();
   }
   __syncthreads();

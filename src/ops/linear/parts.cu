@@ -28,7 +28,7 @@ __device__ void carry_end(const Sweep& p, const Job& job, Memory<kRows, Role::en
     m.wait_full(i);
     update_state<kDecay>(S, m, i, at, tile);
     if (kDecay) decayed += m.G[i % m.kStages][63];
-    m.arrive(m.free[i % m.kStages]);
+    m.template release<kDecay>(i, job.chunks);
   }
   for_state(
       S, p.entering, p, job, at, [](float x, float* to) { *to = x; }, tile
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kEndThreads<kRows>, 1)
   Memory<kRows, Role::ends>& m = *reinterpret_cast<Memory<kRows, Role::ends>*>(aligned_memory());
   const Job job = job_at(p, blockIdx.x);
   if (threadIdx.x == 0) {
-    m.init(kDecay, kRows / 16);
+    m.init(kDecay);
     fence_async_proxy();
   }
   __syncthreads();
