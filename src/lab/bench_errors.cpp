@@ -4,11 +4,11 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "lab/bench_call.h"
 #include "ops/chunks.h"
+#include "ops/errors.h"
 #include "ops/power/power.h"
 
 namespace horner {
@@ -51,18 +51,6 @@ Values evaluate(
     all.tensors.push_back(part.detach());
   }
   return all;
-}
-
-struct Errors {
-  double rms, max;
-};
-Errors errors(const at::Tensor& x, const at::Tensor& exact) {
-  const at::Tensor d = x.to(at::kDouble) - exact;
-  const auto ratio = [](const at::Tensor& a, const at::Tensor& b) {
-    const double error = a.item<double>() / std::max(b.item<double>(), 1e-300);
-    return error == error ? error : std::numeric_limits<double>::infinity();
-  };
-  return {ratio(d.norm(), exact.norm()), ratio(d.abs().max(), exact.abs().max())};
 }
 
 // One batch row and two heads of the shape, at most 4,096 tokens.

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ops/contract.h"
+#include "ops/errors.h"
 #include "ops/op.h"
 
 namespace horner {
@@ -60,17 +62,6 @@ inline Values values_of(
   return all;
 }
 
-struct Errors {
-  double rms, max;  // relative to the exact value's
-};
-inline Errors errors(const at::Tensor& a, const at::Tensor& exact) {
-  const at::Tensor d = a.to(at::kDouble) - exact;
-  const double norm = exact.norm().item<double>(), top = exact.abs().max().item<double>();
-  return {
-      d.norm().item<double>() / std::max(norm, 1e-300),
-      d.abs().max().item<double>() / std::max(top, 1e-300)};
-}
-
 // The largest error is that of one element, and varies from draw to draw: of two versions with the same roundings, one
 // exceeds twice the other in 1 to 3 of 100 draws (power of order 2, T = 127, dq and dk, both emulated in fp32). Against
 // the largest of eight draws, in none of 20,000.
@@ -95,6 +86,27 @@ inline void expect_at_most_twice(const std::string& name, const Errors& got, con
       got.max,
       plain.max
   );
+}
+
+// A log-decay of -inf at token t forgets all before it: from t on, o and the gradients are those of a fresh start.
+// `evaluate` gives the values of a problem in a type and by a form.
+template <class F>
+void expect_fresh_start(const Op& op, Problem p, int64_t t, const std::string& form, F&& evaluate) {
+  const int64_t rest = p.w.size(1) - t;
+  p.in.g.narrow(1, t, 1).fill_(-std::numeric_limits<double>::infinity());
+  const Values got = evaluate(p, at::kBFloat16, form);
+  Problem after;
+  after.in = tokens(op, p.in, t, rest);
+  after.in.g = after.in.g.clone();
+  after.in.g.narrow(1, 0, 1).zero_();
+  after.w = p.w.narrow(1, t, rest);
+  const Values fresh = evaluate(after, at::kDouble, "chunked");
+  for (size_t i = 0; i < got.names.size(); ++i) {
+    EXPECT_TRUE(at::isfinite(got.tensors[i]).all().item<bool>()) << form << " " << got.names[i];
+    if (got.names[i] == "S") continue;  // has no tokens
+    const at::Tensor tail = got.tensors[i].narrow(1, t, rest);
+    EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << form << " " << got.names[i];
+  }
 }
 
 }  // namespace horner

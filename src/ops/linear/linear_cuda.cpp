@@ -99,10 +99,7 @@ Result forward_for(const Inputs& in, const State& state, const Options& options,
 template <bool kChunked>
 Result forward(const Inputs& in, const State& state, const Options& options) {
   if (kChunked && per_key(in)) return per_key_forward(in, state, options);
-  bool gradient = !state.empty() && state.parts[0].requires_grad();
-  for (const Input& input : {kQ, kK, kV, kG, kBeta})
-    gradient = gradient || ((in.*input.tensor).defined() && (in.*input.tensor).requires_grad());
-  return forward_for<kChunked>(in, state, options, gradient);
+  return forward_for<kChunked>(in, state, options, backward_follows());
 }
 
 at::Tensor recurrent_gate(

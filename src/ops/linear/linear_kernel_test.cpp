@@ -230,27 +230,14 @@ constexpr Way kWays[] = {
     {"recurrent kernel", "key"},
 };
 
-// A log-decay of -inf forgets everything before it; the values and gradients after it are those of a
-// fresh start.
 TEST(LinearKernelsCuda, ResetIsAFreshStart) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   for (const auto& [form, gate, norm] : kWays) {
     Setting s{{.B = 1, .T = 200, .H = 2, .G = 2, .K = 64, .V = 64}, gate};
     s.norm = norm;
-    Problem p = sample(s);
-    p.in.g.narrow(1, 90, 1).fill_(-std::numeric_limits<double>::infinity());
-    const Values got = evaluate(s, p, at::kBFloat16, form);
-    for (const at::Tensor& x : got.tensors) EXPECT_TRUE(at::isfinite(x).all().item<bool>()) << form;
-    Problem after;
-    after.in = tokens(find_op("linear"), p.in, 90, 110);
-    after.in.g = after.in.g.clone();
-    after.in.g.narrow(1, 0, 1).zero_();
-    after.w = p.w.narrow(1, 90, 110);
-    const Values fresh = evaluate(s, after, at::kDouble, "chunked");
-    for (size_t i = 0; i < 5; ++i) {  // dq dk dv dg o
-      const at::Tensor tail = got.tensors[i].narrow(1, 90, 110);
-      EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << form << gate << " " << got.names[i];
-    }
+    expect_fresh_start(find_op("linear"), sample(s), 90, form, [&](const auto&... as) {
+      return evaluate(s, as...);
+    });
   }
 }
 

@@ -211,20 +211,9 @@ TEST(PowerKernelsCuda, ResetIsAFreshStart) {
   for (const int64_t K : {16, 64}) {
     Setting s{.dims = {.B = 1, .T = 300, .H = 2, .G = 2, .K = K, .V = 64}, .gate = "head"};
     s.form = K == 16 ? "chunked kernel" : "parallel kernel";
-    Problem p = sample(s);
-    p.in.g.narrow(1, 150, 1).fill_(-std::numeric_limits<double>::infinity());
-    const Values got = evaluate(s, p, at::kBFloat16, s.form);
-    for (const at::Tensor& x : got.tensors) EXPECT_TRUE(at::isfinite(x).all().item<bool>());
-    Problem after;
-    after.in = tokens(find_op("power"), p.in, 150, 150);
-    after.in.g = after.in.g.clone();
-    after.in.g.narrow(1, 0, 1).zero_();
-    after.w = p.w.narrow(1, 150, 150);
-    const Values fresh = evaluate(s, after, at::kDouble, "chunked");
-    for (size_t i = 0; i < 5; ++i) {  // dq dk dv dg o
-      const at::Tensor tail = got.tensors[i].narrow(1, 150, 150);
-      EXPECT_LT(errors(tail, fresh.tensors[i]).rms, 1e-2) << s.form << " " << got.names[i];
-    }
+    expect_fresh_start(find_op("power"), sample(s), 150, s.form, [&](const auto&... as) {
+      return evaluate(s, as...);
+    });
   }
 }
 

@@ -1,0 +1,25 @@
+// How far a tensor is from its exact value: what the rule for the error of kernels compares.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace horner {
+
+struct Errors {
+  double rms, max;  // relative to the exact value's; infinite where x is not a number
+};
+
+inline Errors errors(const at::Tensor& x, const at::Tensor& exact) {
+  const at::Tensor d = x.to(at::kDouble) - exact;
+  const auto ratio = [](const at::Tensor& a, const at::Tensor& b) {
+    const double error = a.item<double>() / std::max(b.item<double>(), 1e-300);
+    return std::isnan(error) ? std::numeric_limits<double>::infinity() : error;
+  };
+  return {ratio(d.norm(), exact.norm()), ratio(d.abs().max(), exact.abs().max())};
+}
+
+}  // namespace horner
