@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "ops/kernel.h"
+#include "ops/packed.h"
 
 namespace horner {
 namespace {
@@ -25,47 +26,6 @@ Form form_named(const Op& op, std::string_view form, const Inputs& in) {
   const Form f = form == "recurrent" ? op.recurrent : form == "parallel" ? op.parallel : op.chunked;
   HORNER_CHECK(f != nullptr, "[{}] has no {} form", op.name, form);
   return f;
-}
-
-std::vector<int64_t> sequence_starts(const Op& op, const Inputs& in) {
-  const at::Tensor starts = in.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
-  const int64_t* first = starts.data_ptr<int64_t>();
-  const std::vector<int64_t> list(first, first + starts.numel());
-  HORNER_CHECK(
-      list.front() == 0 && list.back() == in.v.size(1) && std::is_sorted(list.begin(), list.end()),
-      "[{}] cu_seqlens must rise from 0 to T = {}, got {} .. {}",
-      op.name,
-      in.v.size(1),
-      list.front(),
-      list.back()
-  );
-  return list;
-}
-
-// Each sequence of a packed batch on its own: its state starts afresh, or from its row of the state.
-template <class F>
-Result run_packed(
-    const Op& op, F&& form, const Inputs& in, const State& state, const Options& options
-) {
-  const std::vector<int64_t> starts = sequence_starts(op, in);
-  std::vector<at::Tensor> o, norm;
-  std::vector<State> states;
-  for (size_t j = 0; j + 1 < starts.size(); ++j) {
-    const int64_t length = starts[j + 1] - starts[j];
-    const State own = row_of(state, int64_t(j));
-    if (length == 0) {  // an empty sequence leaves its state as it is
-      states.push_back(own.empty() ? op.zero_state(in, 0, options) : own);
-      continue;
-    }
-    const Result result = form(tokens(op, in, starts[j], length), own, options);
-    o.push_back(result.o);
-    norm.push_back(result.norm);
-    states.push_back(result.state);
-  }
-  Result all{at::cat(o, 1), {}, {}, {}};
-  if (options.log_norm) all.norm = at::cat(norm, 1);
-  if (options.final_state) all.state = stack_rows(states);
-  return all;
 }
 
 }  // namespace

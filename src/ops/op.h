@@ -29,6 +29,7 @@ struct Inputs {
   at::Tensor beta;  // (B,T,G): write strength
   at::Tensor
       cu_seqlens;  // (n+1): sequence j of a packed batch is tokens cu_seqlens[j] .. [j+1]; B = 1
+  at::Tensor lengths;  // (B): zeros follow the tokens of a row; set where a packed batch is padded
 };
 
 // One of the tensors of Inputs, so that they can be walked: in.*input.tensor.
@@ -144,6 +145,8 @@ struct Op {
   void (*check)(const Inputs&, const State&, const Options&) = nullptr;
   // What form = auto means for more than one token; null: chunked.
   std::string_view (*choose)(const Inputs&, const State&, const Options&) = nullptr;
+  // Whether rows may be padded with zeros at their end, which changes neither o nor the state; null: never.
+  bool (*pads)(const Inputs&, const State&, const Options&) = nullptr;
 };
 
 // THE list, in ops.cpp.

@@ -29,6 +29,7 @@ struct Problem {
   at::Tensor q;         // (B,G,r,T,K), scaled
   at::Tensor k, v;      // (B,G,1,S+T,.), the state's first
   at::Tensor from, to;  // positions: of queries (B,G,1,T,1), of keys (B,G,1,1,S+T); -1: no key
+  at::Tensor end;       // of the rows (B,1,1,1,1), where they are padded
   int64_t S;
 };
 
@@ -39,7 +40,7 @@ double scale_of(const Inputs& in, const Options& o) {
 Problem problem(const Inputs& in, const State& state, const Options& o) {
   const Operands x = operands(in);
   const int64_t T = in.q.size(1);
-  Problem p{x.q * scale_of(in, o), x.k, x.v, {}, {}, 0};
+  Problem p{x.q * scale_of(in, o), x.k, x.v, {}, {}, {}, 0};
   const at::Tensor now = at::arange(T, in.q.options().dtype(at::kLong));  // (T)
   at::Tensor seen = at::zeros({in.k.size(0), in.k.size(2)}, now.options());
   p.to = now.expand({in.k.size(0), in.k.size(2), T});
@@ -50,13 +51,17 @@ Problem problem(const Inputs& in, const State& state, const Options& o) {
     p.v = at::cat({state.parts[1].to(x.v.scalar_type()).unsqueeze(2), x.v}, -2);
     p.to = at::cat({slot_positions(seen, p.S, o), seen.unsqueeze(-1) + now}, -1);
   }
+  if (in.lengths.defined()) p.end = in.lengths.view({-1, 1, 1, 1, 1});
   p.from = (seen.unsqueeze(-1) + now).unsqueeze(2).unsqueeze(-1);
   p.to = p.to.unsqueeze(2).unsqueeze(2);
   return p;
 }
 
-at::Tensor visible(const at::Tensor& from, const at::Tensor& to, const Options& o) {
+at::Tensor visible(
+    const at::Tensor& from, const at::Tensor& to, const at::Tensor& end, const Options& o
+) {
   at::Tensor yes = to >= 0;
+  if (end.defined()) yes = yes.logical_and((to < end).logical_or(from >= end));  // padding sees all
   if (o.window > 0) {
     const at::Tensor near = o.causal ? to > from - o.window : (to - from).abs() < o.window;
     yes = yes.logical_and(near.logical_or(to < o.sinks));
@@ -76,7 +81,8 @@ Rows attend(
     const at::Tensor span = x.narrow(dim, lo, hi - lo);
     return head == 0 ? span : at::cat({x.narrow(dim, 0, head), span}, dim);
   };
-  const at::Tensor hidden = visible(p.from.narrow(-2, t, C), seen(p.to, -1), o).logical_not();
+  const at::Tensor hidden =
+      visible(p.from.narrow(-2, t, C), seen(p.to, -1), p.end, o).logical_not();
   at::Tensor x = at::matmul(p.q.narrow(-2, t, C), seen(p.k, -2).transpose(-1, -2));
   if (o.clamp) x = x.clamp_max(*o.clamp);
   x = x.masked_fill(hidden, -std::numeric_limits<double>::infinity());  // x_ts
@@ -189,12 +195,17 @@ Result parallel(const Inputs& in, const State& state, const Options& o) {
     return finish(attend(p, 0, in.q.size(1), 0, 0, p.k.size(-2), o), in, state, o);
   }
   Result result;
+  at::Tensor mask;                          // (B,1,1,T): keys that are tokens
+  if (in.lengths.defined() && !o.causal) {  // an empty row sees a key, so that nothing is 0/0
+    const at::Tensor t = at::arange(in.q.size(1), in.lengths.options());
+    mask = (t < in.lengths.clamp_min(1).unsqueeze(-1)).unsqueeze(1).unsqueeze(1);
+  }
   const auto heads_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
   result.o = at::scaled_dot_product_attention(
                  heads_first(in.q),
                  heads_first(in.k),
                  heads_first(in.v),
-                 {},
+                 mask.defined() ? std::optional(mask) : std::nullopt,
                  0.0,
                  o.causal,
                  scale_of(in, o),
@@ -248,6 +259,11 @@ std::string_view choose(const Inputs&, const State& state, const Options& o) {
   return fused(state, o) ? "parallel" : "chunked";
 }
 
+// Padding is masked; a cache would keep it.
+bool pads(const Inputs&, const State& state, const Options& o) {
+  return state.empty() && !o.final_state;
+}
+
 Inputs sample(const Dims& d, const Variant&, at::TensorOptions options) {
   return sample_qkv(d, options);
 }
@@ -276,6 +292,7 @@ Op attention_op() {
       .sample = sample,
       .check = check,
       .choose = choose,
+      .pads = pads,
   };
   Options plain = op.defaults, norm = plain, window = plain, sinks = plain, clamped = plain,
           both = plain, both_window = plain;

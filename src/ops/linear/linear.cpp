@@ -39,6 +39,9 @@ State zero_state(const Inputs& in, const c10::SymInt&, const Options& options) {
   return zero_sum(in.k.sym_size(3), in, options);
 }
 
+// k = 0 writes nothing, and g = 0 forgets nothing.
+bool pads(const Inputs&, const State&, const Options&) { return true; }
+
 Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) {
   Inputs in = sample_qkv(d, options);
   in.g = sample_decay(d, variant.gate, options);
@@ -63,6 +66,7 @@ Op linear_op() {
       .chunked = chunked,
       .zero_state = zero_state,
       .sample = sample,
+      .pads = pads,
   };
   Options plain = op.defaults, both = plain, sum = plain, both_sum = plain;
   both.causal = false;

@@ -138,6 +138,9 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
   return in;
 }
 
+// k = 0 has the weight c_0: no token before it may see it, and no state.
+bool pads(const Inputs&, const State&, const Options& o) { return o.causal && !o.final_state; }
+
 }  // namespace
 
 double feature_count(int64_t K, int64_t order) {
@@ -222,6 +225,7 @@ Op power_op() {
       .sample = sample,
       .check = check,
       .choose = choose,
+      .pads = pads,
   };
   op.defaults.norm = "sum";
   op.defaults.chunk = 128;

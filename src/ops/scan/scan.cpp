@@ -108,6 +108,9 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
   return in;
 }
 
+// v = 0 and a = 1 leave h as it is.
+bool pads(const Inputs&, const State&, const Options&) { return true; }
+
 }  // namespace
 
 Op scan_op() {
@@ -125,6 +128,7 @@ Op scan_op() {
       .sample = sample,
       .check = check,
       .choose = choose,
+      .pads = pads,
   };
   op.variants = {
       {"real", op.defaults},
