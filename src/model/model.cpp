@@ -235,7 +235,8 @@ at::Tensor Model::hidden(const at::Tensor& input, ModelState& state, const Conte
         (at::arange(T, x.device()) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1);
     Context packed = given;
     packed.lengths = at::Tensor();
-    packed.cu_seqlens = at::constant_pad_nd(lengths.cumsum(0), {1, 0});
+    packed.cu_seqlens =
+        at::constant_pad_nd(lengths.cumsum(0), {1, 0}).to(at::kCPU);  // its readers cut there
     const at::Tensor y =
         run_blocks(x.flatten(0, 1).index_select(0, inside).unsqueeze(0), state, packed);
     x = at::zeros({B * T, D}, y.options()).index_copy(0, inside, y.squeeze(0)).view({B, T, D});
