@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kSumThreads) sums_kernel(const __grid_constant
   if (threadIdx.x < 32) {
     const int lane = int(threadIdx.x);
     float2 w = {1.f, 1.f};
-    if (p.g.data) {  // as prepare_decay in chunked.cuh
+    if (p.g.data) {  // as prepare_decay in stages.cuh
       const float* g = static_cast<const float*>(p.g.data) + b * p.g.b + (h / p.g.group) * p.g.h;
       const auto decay = [&](int t) {
         return t < tokens ? fmaxf(g[(start + t) * p.g.t] * 1.4426950408889634f, -127.f) : 0.f;

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "ops/linear/chunked.cuh"
+#include "ops/linear/carry.cuh"
 
 namespace horner::cuda {
 namespace {
