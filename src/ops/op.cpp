@@ -75,13 +75,8 @@ std::string_view chosen_form(
   if (const Kernel* kernel = chosen_kernel(op, in, state, options)) return kernel->form;
   if (options.form != "auto") return options.form;
   if (in.cu_seqlens.defined()) {  // the longest sequence decides for all
-    const std::vector<int64_t> starts = sequence_starts(op, in);
-    size_t longest = 0;
-    for (size_t j = 0; j + 1 < starts.size(); ++j) {
-      if (starts[j + 1] - starts[j] > starts[longest + 1] - starts[longest]) longest = j;
-    }
-    const int64_t length = starts[longest + 1] - starts[longest];
-    return chosen_form(op, tokens(op, in, starts[longest], length), state, options);
+    const Span longest = longest_sequence(sequence_starts(op, in));
+    return chosen_form(op, tokens(op, in, longest.start, longest.length), state, options);
   }
   if (in.v.size(1) == 1 && options.causal) return "step";
   return op.choose != nullptr ? op.choose(in, state, options) : "chunked";

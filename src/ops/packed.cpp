@@ -11,13 +11,16 @@ namespace {
 
 constexpr int64_t kMostPadding = 4;  // padded tokens for one of the batch
 
-int64_t longest(const std::vector<int64_t>& starts) {
-  int64_t most = 0;
-  for (size_t j = 0; j + 1 < starts.size(); ++j) most = std::max(most, starts[j + 1] - starts[j]);
-  return most;
-}
-
 }  // namespace
+
+Span longest_sequence(const std::vector<int64_t>& starts) {
+  Span longest{0, 0};
+  for (size_t j = 0; j + 1 < starts.size(); ++j) {
+    const int64_t length = starts[j + 1] - starts[j];
+    if (length > longest.length) longest = {starts[j], length};
+  }
+  return longest;
+}
 
 std::vector<int64_t> sequence_starts(const Op& op, const Inputs& in) {
   const at::Tensor starts = in.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
@@ -62,7 +65,7 @@ Result run_padded(
     const Op& op, const RunForm& form, const Inputs& in, const State& state, const Options& options
 ) {
   const std::vector<int64_t> starts = sequence_starts(op, in);
-  const int64_t n = int64_t(starts.size()) - 1, T = longest(starts);
+  const int64_t n = int64_t(starts.size()) - 1, T = longest_sequence(starts).length;
   std::vector<int64_t> places, lengths;  // of each token in the (n,T) batch; of each sequence
   for (int64_t j = 0; j < n; ++j) {
     lengths.push_back(starts[size_t(j) + 1] - starts[size_t(j)]);
@@ -95,12 +98,15 @@ Result run_padded(
 Result run_packed(
     const Op& op, const RunForm& form, const Inputs& in, const State& state, const Options& options
 ) {
+  Inputs here = in;
+  here.cu_seqlens = in.cu_seqlens.to(at::kCPU);  // waits for the GPU once, not at each look
   const auto pads = [&] {
     if (!in.v.is_cuda() || op.pads == nullptr || !op.pads(in, state, options)) return false;
-    const std::vector<int64_t> starts = sequence_starts(op, in);
-    return (int64_t(starts.size()) - 1) * longest(starts) <= kMostPadding * starts.back();
+    const std::vector<int64_t> starts = sequence_starts(op, here);
+    const int64_t padded = (int64_t(starts.size()) - 1) * longest_sequence(starts).length;
+    return padded <= kMostPadding * starts.back();
   };
-  return (pads() ? run_padded : run_each)(op, form, in, state, options);
+  return (pads() ? run_padded : run_each)(op, form, here, state, options);
 }
 
 }  // namespace horner

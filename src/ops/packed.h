@@ -10,6 +10,12 @@ namespace horner {
 // cu_seqlens as numbers; throws unless they rise from 0 to T.
 std::vector<int64_t> sequence_starts(const Op&, const Inputs&);
 
+// The first of the longest ones.
+struct Span {
+  int64_t start, length;
+};
+Span longest_sequence(const std::vector<int64_t>& starts);
+
 using RunForm = std::function<Result(const Inputs&, const State&, const Options&)>;
 
 // Each sequence on its own: its state starts afresh, or from its row of the state.

@@ -63,7 +63,7 @@ struct Memory {
     barrier_wait(shared_address(&full[i % kStages]), i / kStages & 1);
   }
   // A stage is free when chunk i - kStages has been read by all. Decays are written by threads, not by copies: their
-  // readers and the writer meet at a barrier of the hardware.
+  // readers and the writer meet at a barrier of the hardware (3 and up: 1 and 2 are group_sync's).
   template <bool kDecay>
   __device__ void wait_free(int i) {
     if (i < kStages) return;
