@@ -4,6 +4,7 @@
 #include "ops/library.h"
 #include "ops/linear/linear_cuda.h"
 #include "ops/power/power_cuda.h"
+#include "ops/read_state_cuda.h"
 #include "ops/scan/scan_cuda.h"
 
 TORCH_LIBRARY_IMPL(horner, CUDA, m) {
@@ -12,5 +13,7 @@ TORCH_LIBRARY_IMPL(horner, CUDA, m) {
   horner::set_kernels("linear", horner::linear_kernels());
   horner::set_kernels("power", horner::power_kernels());
   horner::set_kernels("scan", horner::scan_kernels());
+  horner::set_reader("linear", horner::linear_reader());
+  horner::set_reader("power", horner::power_reader());
   horner::register_forms(m);
 }

@@ -1,6 +1,7 @@
 // `power`, one token: S' = a S + m(k)^T v~, o = (W m(q)) S' (/ den). Bound by the state's bytes, in and out.
 #include <cuda_runtime.h>
 
+#include "cuda/flat.cuh"
 #include "cuda/types.cuh"
 #include "ops/power/power.cuh"
 
@@ -8,19 +9,6 @@ namespace horner::cuda {
 namespace {
 
 constexpr int kMostKeys = 64;
-
-// The state of a head is F rows of C numbers on end; C need be no multiple of 4, so that rows, and heads, begin anywhere.
-// It is taken in units of 16 bytes as they lie in memory: thread t has units t, t + stride, ... With 4 stride a multiple
-// of C these are the same four columns each time, `rows` rows apart. Up to 3 numbers at either end are in no unit: loose.
-struct Flat {
-  int C, count, stride, rows;
-
-  Flat(const PowerStep& p, int threads) : C(p.V + (p.normalise ? 1 : 0)), count(p.features * C) {
-    const int least = C % 4 == 0 ? C / 4 : C % 2 == 0 ? C / 2 : C;  // 4 least is a multiple of C
-    stride = threads / least * least;
-    rows = 4 * stride / C;
-  }
-};
 
 // A block owns one head of k and v and the query heads that read it; a thread kAtOnce units of the state at a time, in
 // registers. Shared memory: m(k) and W m(q) side by side, k, q, and each thread's share of the sums.
@@ -143,7 +131,8 @@ cudaError_t run(const PowerStep& p, cudaStream_t stream) {
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;
   config.numAttrs = p.overlaps ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, p, Flat(p, kThreads));
+  const Flat flat(p.features, p.V + (p.normalise ? 1 : 0), kThreads);
+  return cudaLaunchKernelEx(&config, kernel, p, flat);
 }
 
 template <class T>

@@ -1,0 +1,109 @@
+#include "ops/lazy.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <map>
+
+#include "core/check.h"
+
+namespace horner {
+namespace {
+
+std::map<std::string_view, Reader>& readers() {
+  static std::map<std::string_view, Reader> table;
+  return table;
+}
+
+const Reader* reader_of(
+    const Op& op, const Inputs& token, const Lazy& lazy, const Options& options
+) {
+  const auto it = readers().find(op.name);
+  const bool can = token.v.is_cuda() && it != readers().end() &&
+                   it->second.refuses(token, lazy, options).empty();
+  return can ? &it->second : nullptr;
+}
+
+// Every input but q, whose past nobody reads.
+template <class F>
+void for_kept(const Op& op, const Inputs& token, F&& f) {
+  for (const Input& input : op.inputs)
+    if (input.tensor != &Inputs::q && (token.*input.tensor).defined()) f(input.tensor);
+}
+
+void make_room(const Op& op, const Inputs& token, Lazy& lazy) {
+  for_kept(op, token, [&](at::Tensor Inputs::*tensor) {
+    const at::Tensor& x = token.*tensor;
+    std::vector<int64_t> sizes = x.sizes().vec();
+    sizes[1] = lazy.fold;
+    at::Tensor& room = lazy.ring.*tensor;
+    if (room.defined() && room.sizes() == sizes && room.scalar_type() == x.scalar_type()) return;
+    HORNER_CHECK(
+        lazy.count == 0, "[{}] a token must have the shape and type of those before it", op.name
+    );
+    room = at::empty(sizes, x.options());
+  });
+}
+
+// The tokens of the ring, each with the query given.
+Inputs waiting(const Op& op, const Lazy& lazy, const at::Tensor& q) {
+  Inputs in = tokens(op, lazy.ring, 0, lazy.count);
+  if (q.defined()) in.q = q.expand({-1, lazy.count, -1, -1});
+  return in;
+}
+
+Options plain(const Options& options, bool state) {
+  Options o = options;
+  o.form = "auto";
+  o.log_norm = false;
+  o.final_state = state;
+  return o;
+}
+
+}  // namespace
+
+void set_reader(std::string_view op, Reader reader) { readers()[op] = reader; }
+
+bool has_reader(const Op& op, const Inputs& token, const Lazy& lazy, const Options& options) {
+  return reader_of(op, token, lazy, options) != nullptr;
+}
+
+State fold(const Op& op, const Lazy& lazy, const Options& options) {
+  if (lazy.count == 0) return lazy.folded;
+  at::Tensor q;  // any will do, as only the state is wanted
+  if (lazy.ring.k.defined()) q = lazy.ring.k.narrow(1, 0, 1);
+  return run(op, waiting(op, lazy, q), lazy.folded, plain(options, true)).state;
+}
+
+at::Tensor lazy_step(const Op& op, const Inputs& token, Lazy& lazy, const Options& options) {
+  const at::NoGradGuard decoding;
+  HORNER_CHECK(
+      options.causal && token.v.size(1) == 1 && !token.cu_seqlens.defined(),
+      "[{}] a lazy step takes one token of a causal op, got T = {}",
+      op.name,
+      token.v.size(1)
+  );
+  HORNER_CHECK(lazy.fold >= 1, "[{}] fold must be at least 1, got {}", op.name, lazy.fold);
+  check_inputs(op, token, lazy.folded, plain(options, false));
+  make_room(op, token, lazy);
+  const Reader* reader = reader_of(op, token, lazy, options);
+  at::Tensor o;
+  if (reader) {
+    o = reader->read(token, lazy, options);
+    ++lazy.count;
+  } else {
+    for_kept(op, token, [&](at::Tensor Inputs::*tensor) {
+      (lazy.ring.*tensor).narrow(1, lazy.count, 1).copy_(token.*tensor);
+    });
+    ++lazy.count;
+    o = run(op, waiting(op, lazy, token.q), lazy.folded, plain(options, false))
+            .o.narrow(1, lazy.count - 1, 1);
+  }
+  if (lazy.count == lazy.fold) {
+    lazy.folded = fold(op, lazy, options);
+    lazy.count = 0;
+  }
+  return o;
+}
+
+}  // namespace horner
