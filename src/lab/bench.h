@@ -41,7 +41,8 @@ struct BenchRow {
   std::string op = {}, variant = {};
   BenchShape shape = {};
   std::string form = {};                      // what ran
-  int calls = 1;                              // one token: a run goes through that many states
+  int calls = 1;                              // one token: a run goes through that many states,
+  int tokens = 1;                             // and takes that many tokens of each
   Times forward = {}, both = {};              // as graph replays; both: forward and backward
   Times eager_forward = {}, eager_both = {};  // as eager calls
   double floor_forward = 0, floor_both = 0;

@@ -37,13 +37,37 @@ BenchCall::BenchCall(const BenchJob& job, const Inputs& inputs, at::ScalarType t
   options.final_state = true;
   state = op.zero_state(in, 0, options);
   for (at::Tensor& part : state.parts) part.fill_(1.0 / 3);
+  if (job.lazy()) lazy = Lazy{.folded = state};
 }
 
 Result BenchCall::forward() const {
+  if (lazy) {
+    const bool kernel = has_reader(op, in, *lazy, options);
+    const at::Tensor o = lazy_step(op, in, *lazy, options);
+    return {o, lazy->folded, {}, kernel ? "reading kernel" : "plain"};
+  }
   if (!mlstm) return run(op, in, state, options);
   Inputs qkv;
   for (const Input& input : {kQ, kK, kV}) qkv.*input.tensor = in.*input.tensor;
   return exponential_gate(qkv, in.beta, in.g, state, options);
+}
+
+Result BenchCall::until_fold() const {
+  Result y = forward();
+  for (int64_t t = 1; lazy && t < lazy->fold; ++t) y = forward();
+  return y;
+}
+
+Result BenchCall::at_once() const {
+  if (!lazy) return forward();
+  Inputs all = in;
+  for (const Input& input : op.inputs) {
+    at::Tensor& x = all.*input.tensor;
+    if (x.defined()) x = x.repeat_interleave(lazy->fold, 1);
+  }
+  Result y = run(op, all, state, options);
+  y.o = y.o.narrow(1, lazy->fold - 1, 1);
+  return y;
 }
 
 std::vector<at::Tensor> BenchCall::both() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lab/bench_subjects.h"
+#include "ops/lazy.h"
 
 namespace horner {
 
@@ -15,6 +16,7 @@ struct BenchCall {
   bool mlstm;
   Inputs in;
   State state = {};
+  mutable std::optional<Lazy> lazy = {};  // goes on from call to call
   Options options;
   std::vector<std::string> names;
   std::vector<at::Tensor> leaves;
@@ -22,6 +24,8 @@ struct BenchCall {
 
   BenchCall(const BenchJob&, const Inputs&, at::ScalarType);
   Result forward() const;
+  Result until_fold() const;  // folded late: that many tokens, all the same; else forward
+  Result at_once() const;     // the same by options.form
   std::vector<at::Tensor> both() const;
 };
 

@@ -30,7 +30,12 @@ std::pair<double, double> flops(const Op& op, const Dims& d, const Options& o, b
 }  // namespace
 
 BenchCosts costs(
-    const Op& op, const Inputs& in, const State& state, const Options& o, std::string_view form
+    const Op& op,
+    const Inputs& in,
+    const State& state,
+    const Options& o,
+    std::string_view form,
+    int fold
 ) {
   const Dims d = dims_of(in);
   const double inputs = bytes(in.q) + bytes(in.k) + bytes(in.v) + bytes(in.g) + bytes(in.beta);
@@ -41,7 +46,9 @@ BenchCosts costs(
                                          : 2 * (inputs + out) - (in.g.defined() ? 0 : bytes(in.q)) +
                                                (o.norm == "sum" ? 2 * out : 0);
   const double rows = double(d.B * d.T * d.H);
-  if (!state.empty()) return {{inputs + out + 2.0 * double(state.bytes()), 0}, {}};
+  const double waiting = (fold - 1) / 2.0 * (inputs - bytes(in.q));
+  if (!state.empty())
+    return {{inputs + waiting + out + (1.0 + 1.0 / fold) * double(state.bytes()), 0}, {}};
   const auto [forward, backward] = flops(op, d, o, form.starts_with("chunked"));
   return {
       {inputs + out, rows * forward}, {inputs + out + again + inputs, rows * (forward + backward)}};

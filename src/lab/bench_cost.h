@@ -8,7 +8,8 @@
 //   attention            the same                             T(K+V)                2.5T(K+V)
 //   delta                the same                             4C(K+V) + 6KV + C^2   2.7 fwd
 //   scan                 g v + h         + g, h, dh, dg, dv   -                     -
-// One token reads its state and writes it.
+// One token reads its state and writes it; folded late, it reads the state and the tokens since (half of W, on the
+// average), and writes each W-th time.
 #pragma once
 
 #include "ops/op.h"
@@ -21,6 +22,8 @@ struct BenchCost {
 struct BenchCosts {
   BenchCost forward, both;
 };
-BenchCosts costs(const Op&, const Inputs&, const State&, const Options&, std::string_view form);
+BenchCosts costs(
+    const Op&, const Inputs&, const State&, const Options&, std::string_view form, int fold = 1
+);
 
 }  // namespace horner

@@ -39,7 +39,7 @@ Values evaluate(
   BenchCall call(job, in, type);
   call.options.final_state = state;
   if (plain) call.options.form = plain_form(job);
-  const Result y = call.forward();
+  const Result y = plain ? call.at_once() : call.until_fold();
   Values all{call.names, {}};
   if (!call.leaves.empty())
     all.tensors =

@@ -47,6 +47,7 @@ Json BenchReport::json() const {
          {"dims", {{"B", d.B}, {"T", d.T}, {"H", d.H}, {"K", d.K}, {"V", d.V}}},
          {"form", row.form},
          {"calls", row.calls},
+         {"tokens", row.tokens},
          {"forward_ms", to_json(row.forward)},
          {"both_ms", to_json(row.both)},
          {"eager_forward_ms", to_json(row.eager_forward)},

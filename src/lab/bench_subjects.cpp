@@ -9,7 +9,7 @@
 namespace horner {
 namespace {
 
-constexpr const char* kMlstm = "exponential gate";
+constexpr const char *kMlstm = "exponential gate", *kStep = "one token", *kLate = "folded late";
 
 // THE list of shapes. A CPU times the small ones.
 const std::vector<BenchShape>& shapes() {
@@ -55,7 +55,9 @@ const std::vector<Subject>& subjects() {
       {"delta", "decay per head", "head", "", {"S1", "S2", "S3"}, {"C1"}},
       {"scan", "elementwise", "key", "", {"S2", "S3"}, {"C1"}},
       {"power", "order 2, one token", "none", "order=2", {"D1"}, {}},
+      {"power", "order 2, one token, folded late", "none", "order=2", {"D1"}, {}},
       {"linear", "decay per head, one token", "head", "", {"D2", "D3", "D4"}, {}},
+      {"linear", "decay per head, one token, folded late", "head", "", {"D2", "D3", "D4"}, {}},
       {"delta", "decay per head, one token", "head", "", {"D2", "D3", "D4"}, {}},
   };
   return list;
@@ -91,6 +93,7 @@ BenchShape shape_named(const std::string& name) {
 }  // namespace
 
 bool BenchJob::mlstm() const { return subject.variant == kMlstm; }
+bool BenchJob::lazy() const { return subject.variant.ends_with(kLate); }
 
 std::vector<BenchJob> bench_jobs(const BenchOptions& options, bool on_cpu) {
   for (const std::string& name : options.op) find_op(name);
@@ -110,7 +113,7 @@ std::vector<BenchJob> bench_jobs(const BenchOptions& options, bool on_cpu) {
       });
       if (standard && !asked_for && !on_cpu) continue;  // S2 is no shape of order 2, decay per head
       const BenchShape shape = shape_named(name);
-      const bool step = subject.variant.ends_with("one token");
+      const bool step = subject.variant.find(kStep) != std::string::npos;
       if (step == (shape.dims.T == 1)) list.push_back({op, subject, shape, variant});
     }
   }

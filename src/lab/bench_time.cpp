@@ -28,14 +28,14 @@ void time_calls(
 ) {
   const auto guarded = [&](auto function, const Work& work) {
     try {
-      return function ? function(work, repeats, row.calls) : Times{};
+      return function ? function(work, repeats, row.calls * row.tokens) : Times{};
     } catch (const c10::Error&) {
       return Times{};
     }
   };
-  row.eager_forward = clock.eager(forward, repeats, row.calls);
+  row.eager_forward = clock.eager(forward, repeats, row.calls * row.tokens);
   row.forward = guarded(clock.replay, forward);
-  if (both) row.eager_both = clock.eager(both, repeats, row.calls);
+  if (both) row.eager_both = clock.eager(both, repeats, row.calls * row.tokens);
   if (both) row.both = guarded(clock.replay, both);
   if (clock.peak_bytes != nullptr) row.bytes = clock.peak_bytes(both ? both : forward);
 }
@@ -54,9 +54,10 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   const Dims& d = job.shape.dims;
   const Inputs in = job_inputs(job, d, device, options.seed, type);
   BenchCall call(job, in, type);
-  row.form =
-      job.mlstm() ? call.forward().form : chosen_form(job.op, call.in, call.state, call.options);
-  const BenchCosts cost = costs(job.op, call.in, call.state, call.options, row.form);
+  row.form = job.mlstm() || job.lazy() ? call.forward().form
+                                       : chosen_form(job.op, call.in, call.state, call.options);
+  if (call.lazy) row.tokens = int(call.lazy->fold);
+  const BenchCosts cost = costs(job.op, call.in, call.state, call.options, row.form, row.tokens);
   const auto floor = [&](const BenchCost& c) {
     return std::max(c.bytes / report.copy_rate, c.flops / report.matmul_rate);
   };
@@ -71,7 +72,9 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   std::vector<Result> results(layers.size());  // held: no state is written where another was
   const auto forward = [&] {
     const at::NoGradGuard none;
-    for (size_t i = 0; i < layers.size(); ++i) results[i] = layers[i].forward();
+    for (int t = 0; t < row.tokens;
+         ++t)  // of each layer in turn, as in a model: no state stays in a cache
+      for (size_t i = 0; i < layers.size(); ++i) results[i] = layers[i].forward();
   };
   const Work both = call.leaves.empty() ? Work() : Work([&] { call.both(); });
   Timer clock = timer(device);
