@@ -1,6 +1,8 @@
 // A matrix of F rows of C numbers on end, read in units of 16 bytes.
 #pragma once
 
+#include "cuda/sm90.cuh"
+
 namespace horner::cuda {
 
 // C need be no multiple of 4, so that rows, and matrices, begin anywhere. Units are taken as they lie in memory: thread t has
@@ -8,11 +10,57 @@ namespace horner::cuda {
 // to 3 numbers at either end are in no unit: loose.
 struct Flat {
   int C, count, stride, rows;
+  float inverse;  // 1 / C
 
   Flat(int F, int columns, int threads) : C(columns), count(F * columns) {
-    const int least = C % 4 == 0 ? C / 4 : C % 2 == 0 ? C / 2 : C;  // 4 least is a multiple of C
-    stride = threads / least * least;
+    stride = threads / least(C) * least(C);
     rows = 4 * stride / C;
+    inverse = 1.f / float(C);
+  }
+  static int least(int C) { return C % 4 == 0 ? C / 4 : C % 2 == 0 ? C / 2 : C; }  // threads
+
+  __device__ int row(int i) const {
+    return int((float(i) + 0.5f) * inverse);
+  }  // i / C, of up to 2^13 rows
+};
+
+// One matrix of several that lie on end, and one thread's units of it.
+struct FlatPart {
+  int64_t offset;
+  int lead, units, tail;  // loose numbers, units, loose numbers
+  int mine;
+
+  __device__ FlatPart(const Flat& flat, int matrix, int t)
+      : offset(int64_t(matrix) * flat.count), lead(min(int(-offset & 3), flat.count)) {
+    units = (flat.count - lead) / 4;
+    tail = flat.count - lead - 4 * units;
+    mine = t < flat.stride ? (units - t + flat.stride - 1) / flat.stride : 0;
+  }
+};
+
+// These units on their way through kRing places of shared memory. A thread reads what it has fetched itself: no barrier.
+template <int kThreads, int kRing>
+struct FlatStream {
+  float4* places;     // every kThreads-th is this thread's
+  const float* from;  // its first unit; null: all are zero
+  int mine, stride;
+
+  __device__ void fetch(int i) const {
+    if (i < mine)
+      copy_async(
+          shared_address(places + i % kRing * kThreads), from + 4 * i * stride, from != nullptr
+      );
+    copy_commit();
+  }
+  __device__ void start() const {
+#pragma unroll
+    for (int i = 0; i < kRing; ++i) fetch(i);
+  }
+  __device__ float4 take(int i) const {  // each in turn
+    copy_wait<kRing - 1>();
+    const float4 unit = places[i % kRing * kThreads];
+    fetch(i + kRing);
+    return unit;
   }
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lab/bench_subjects.h"
-#include "ops/lazy.h"
+#include "ops/lazy/lazy.h"
 
 namespace horner {
 

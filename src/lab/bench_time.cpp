@@ -73,7 +73,7 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   const auto forward = [&] {
     const at::NoGradGuard none;
     for (int t = 0; t < row.tokens;
-         ++t)  // of each layer in turn, as in a model: no state stays in a cache
+         ++t)  // layer by layer, as in a model: no state stays in a cache
       for (size_t i = 0; i < layers.size(); ++i) results[i] = layers[i].forward();
   };
   const Work both = call.leaves.empty() ? Work() : Work([&] { call.both(); });

@@ -4,7 +4,7 @@
 #include "ops/library.h"
 #include "ops/linear/linear_cuda.h"
 #include "ops/power/power_cuda.h"
-#include "ops/read_state_cuda.h"
+#include "ops/lazy/lazy_cuda.h"
 #include "ops/scan/scan_cuda.h"
 
 TORCH_LIBRARY_IMPL(horner, CUDA, m) {

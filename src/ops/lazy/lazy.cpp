@@ -1,4 +1,4 @@
-#include "ops/lazy.h"
+#include "ops/lazy/lazy.h"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -45,13 +45,6 @@ void make_room(const Op& op, const Inputs& token, Lazy& lazy) {
   });
 }
 
-// The tokens of the ring, each with the query given.
-Inputs waiting(const Op& op, const Lazy& lazy, const at::Tensor& q) {
-  Inputs in = tokens(op, lazy.ring, 0, lazy.count);
-  if (q.defined()) in.q = q.expand({-1, lazy.count, -1, -1});
-  return in;
-}
-
 Options plain(const Options& options, bool state) {
   Options o = options;
   o.form = "auto";
@@ -70,9 +63,11 @@ bool has_reader(const Op& op, const Inputs& token, const Lazy& lazy, const Optio
 
 State fold(const Op& op, const Lazy& lazy, const Options& options) {
   if (lazy.count == 0) return lazy.folded;
-  at::Tensor q;  // any will do, as only the state is wanted
-  if (lazy.ring.k.defined()) q = lazy.ring.k.narrow(1, 0, 1);
-  return run(op, waiting(op, lazy, q), lazy.folded, plain(options, true)).state;
+  Inputs in = tokens(op, lazy.ring, 0, lazy.count);
+  in.q = in.k;  // any will do, as only the state is wanted
+  const Reader* reader = reader_of(op, tokens(op, in, 0, 1), lazy, options);
+  return reader ? reader->fold(lazy, options)
+                : run(op, in, lazy.folded, plain(options, true)).state;
 }
 
 at::Tensor lazy_step(const Op& op, const Inputs& token, Lazy& lazy, const Options& options) {
@@ -96,8 +91,9 @@ at::Tensor lazy_step(const Op& op, const Inputs& token, Lazy& lazy, const Option
       (lazy.ring.*tensor).narrow(1, lazy.count, 1).copy_(token.*tensor);
     });
     ++lazy.count;
-    o = run(op, waiting(op, lazy, token.q), lazy.folded, plain(options, false))
-            .o.narrow(1, lazy.count - 1, 1);
+    Inputs in = tokens(op, lazy.ring, 0, lazy.count);
+    if (token.q.defined()) in.q = token.q.expand({-1, lazy.count, -1, -1});
+    o = run(op, in, lazy.folded, plain(options, false)).o.narrow(1, lazy.count - 1, 1);
   }
   if (lazy.count == lazy.fold) {
     lazy.folded = fold(op, lazy, options);

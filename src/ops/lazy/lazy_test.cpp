@@ -1,5 +1,5 @@
 // Lazy steps are steps.
-#include "ops/lazy.h"
+#include "ops/lazy/lazy.h"
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Kernels in the place of lazy steps.
 #pragma once
 
-#include "ops/lazy.h"
+#include "ops/lazy/lazy.h"
 
 namespace horner {
 

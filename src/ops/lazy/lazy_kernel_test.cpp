@@ -4,7 +4,7 @@
 #include "core/device.h"
 #include "ops/chunks.h"
 #include "ops/kernel_error.h"
-#include "ops/lazy.h"
+#include "ops/lazy/lazy.h"
 
 namespace horner {
 namespace {
@@ -17,18 +17,20 @@ struct Setting {
   int64_t order = 2;
   double decay = 0;  // 0: sampled
   at::ScalarType type = at::kBFloat16;
+  int64_t fold = 16;
 };
 
 void PrintTo(const Setting& s, std::ostream* out) {
   *out << fmt::format(
-      "{}, {}, {}, decay {} {}, norm {}, order {}",
+      "{}, {}, {}, decay {} {}, norm {}, order {}, fold {}",
       s.op,
       describe(s.dims),
       c10::toString(s.type),
       s.gate,
       s.decay,
       s.norm,
-      s.order
+      s.order,
+      s.fold
   );
 }
 
@@ -65,7 +67,7 @@ TEST_P(LazyKernelCuda, ErrsAtMostTwiceAsMuch) {
     if (s.type == at::kBFloat16) low.emplace();
     return run(op, in, {}, chunked);
   }();
-  Lazy lazy;
+  Lazy lazy{.fold = s.fold};
   std::vector<at::Tensor> steps;
   for (int64_t t = 0; t < s.dims.T; ++t) {
     const Inputs token = tokens(op, in, t, 1);
@@ -108,7 +110,16 @@ std::vector<Setting> settings() {
   for (const double decay : {-20.0, -1e-3, -std::numeric_limits<double>::infinity()})
     list.push_back({.op = "linear", .dims = square, .gate = "head", .decay = decay});
   list.push_back({.op = "linear", .dims = square, .gate = "key", .decay = -20});
-  const Dims odd{.B = 1, .T = 20, .H = 3, .G = 1, .K = 7, .V = 5};
+  const Dims wide{.B = 1, .T = 35, .H = 2, .G = 1, .K = 256, .V = 256};
+  list.push_back({.op = "linear", .dims = wide, .gate = "key"});
+  list.push_back({.op = "linear", .dims = wide, .gate = "key", .norm = "sum", .type = at::kFloat});
+  list.push_back({.op = "linear", .dims = square, .gate = "head", .norm = "sum"});
+  const Dims small{.B = 2, .T = 40, .H = 3, .G = 3, .K = 8, .V = 8};
+  for (const int64_t fold : {1, 5, 16}) {
+    list.push_back({.dims = small, .gate = "head", .norm = "sum", .fold = fold});
+    list.push_back({.op = "linear", .dims = small, .gate = "key", .fold = fold});
+  }
+  const Dims odd{.B = 1, .T = 20, .H = 3, .G = 1, .K = 12, .V = 20};
   list.push_back({.op = "linear", .dims = odd, .gate = "key", .norm = "sum", .type = at::kFloat});
   list.push_back({.dims = odd, .gate = "head", .norm = "sum", .type = at::kFloat});
   return list;

@@ -20,10 +20,12 @@ at::Tensor lazy_step(const Op&, const Inputs& token, Lazy&, const Options&);
 // The state after all tokens, those of the ring too.
 State fold(const Op&, const Lazy&, const Options&);
 
-// A kernel in its place: puts the token into the ring and returns o.
+// Kernels in its place.
 struct Reader {
-  std::string (*refuses)(const Inputs& token, const Lazy&, const Options&);  // empty: it can
-  at::Tensor (*read)(const Inputs& token, const Lazy&, const Options&);
+  std::string (*refuses)(const Inputs& token, const Lazy&, const Options&);  // empty: they can
+  at::Tensor (*read
+  )(const Inputs& token, Lazy&, const Options&);  // puts it into the ring, returns o
+  State (*fold)(const Lazy&, const Options&);
 };
 void set_reader(std::string_view op, Reader);
 bool has_reader(const Op&, const Inputs& token, const Lazy&, const Options&);
