@@ -17,6 +17,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {  # name -> (op, decay, opt
     "power": ("power", "", {"order": 2}),
     "power-decay": ("power", "head", {"order": 2}),
     "power-small": ("power", "", {"order": 2, "final_state": True}),
+    "power-wide": ("power", "", {"order": 2, "final_state": True}),
     "linear": ("linear", "", {}),
     "linear-head": ("linear", "head", {}),
     "linear-key": ("linear", "key", {}),

@@ -21,7 +21,7 @@ std::pair<double, double> flops(const Op& op, const Dims& d, const Options& o, b
     return {2 * C * (K + V) + 4 * K * V, 6 * C * (K + V) + 10 * K * V};
   }
   if (op.name == "power" && chunked) {
-    const double C = 128, F = feature_count(d.K, o.order);
+    const double C = d.K <= 32 ? 128 : 16 * K, F = feature_count(d.K, o.order);
     return {C * (K + V) + 4 * F * V, 2.5 * C * (K + V) + 10 * F * V};
   }
   return {T * (K + V), 2.5 * T * (K + V)};
@@ -49,7 +49,8 @@ BenchCosts costs(
   const double waiting = (fold - 1) / 2.0 * (inputs - bytes(in.q));
   if (!state.empty())
     return {{inputs + waiting + out + (1.0 + 1.0 / fold) * double(state.bytes()), 0}, {}};
-  const auto [forward, backward] = flops(op, d, o, form.starts_with("chunked"));
+  const auto [forward, backward] =
+      flops(op, d, o, form.starts_with("chunked") || form == "wide kernel");
   return {
       {inputs + out, rows * forward}, {inputs + out + again + inputs, rows * (forward + backward)}};
 }

@@ -18,6 +18,7 @@ const std::vector<BenchShape>& shapes() {
       {"S2", {8, 2048, 16, 16, 128, 128}},
       {"S3", {4, 8192, 16, 16, 128, 128}},
       {"S4", {1, 32768, 16, 16, 128, 128}},
+      {"L1", {1, 65536, 16, 16, 64, 64}},
       {"P1", {8, 2048, 16, 16, 16, 64}},
       {"P2", {8, 2048, 16, 16, 16, 128}},
       {"P3", {4, 8192, 16, 16, 16, 64}},
@@ -37,12 +38,12 @@ const std::vector<BenchShape>& shapes() {
 // THE list of what is timed.
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> list = {
-      {"attention", "softmax", "none", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
+      {"attention", "softmax", "none", "", {"S1", "S2", "S3", "S4", "L1"}, {"C1"}},
       {"power",
        "order 2",
        "none",
        "order=2",
-       {"P1", "P2", "P3", "P4", "S1", "S2", "S3", "S4"},
+       {"P1", "P2", "P3", "P4", "S1", "S2", "S3", "S4", "L1"},
        {"C2"}},
       {"power", "order 2, decay per head", "head", "order=2", {"P1", "P3", "S1"}, {"C2"}},
       {"power", "order 4", "none", "order=4", {"S1", "S2", "S3"}, {}},

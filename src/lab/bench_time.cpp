@@ -49,13 +49,13 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
       .op = job.subject.op,
       .variant = job.subject.variant,
       .shape = job.shape};
-  check_errors(job, device, options.seed, row);
   const at::ScalarType type = low_type(device);
   const Dims& d = job.shape.dims;
   const Inputs in = job_inputs(job, d, device, options.seed, type);
   BenchCall call(job, in, type);
   row.form = job.mlstm() || job.lazy() ? call.forward().form
                                        : chosen_form(job.op, call.in, call.state, call.options);
+  check_errors(job, device, options.seed, row);
   if (call.lazy) row.tokens = int(call.lazy->fold);
   const BenchCosts cost = costs(job.op, call.in, call.state, call.options, row.form, row.tokens);
   const auto floor = [&](const BenchCost& c) {

@@ -96,7 +96,7 @@ const Kernel* chosen_kernel(
   if (options.form == "auto") {
     if (!in.v.is_cuda()) return nullptr;
     for (const Kernel& kernel : kernels(op.name)) {
-      if (kernel.suits && !kernel.suits(in)) continue;
+      if (kernel.suits && !kernel.suits(in, state, options)) continue;
       if (kernel.refuses(in, state, options).empty()) return &kernel;
     }
     return nullptr;

@@ -17,7 +17,7 @@ struct Kernel {
   std::vector<at::Tensor> (*backward
   )(const Inputs&, const State&, const Options&, const Result& y, const Result& dy);
   // Whether form = auto takes it, where it can run; null: always.
-  bool (*suits)(const Inputs&) = nullptr;
+  bool (*suits)(const Inputs&, const State&, const Options&) = nullptr;
   // Whether it takes a packed batch as it is; null: each sequence on its own.
   bool (*packs)(const Inputs&) = nullptr;
 };

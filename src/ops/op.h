@@ -88,6 +88,7 @@ struct Options {
          "chunked kernel",
          "parallel kernel",
          "recurrent kernel",
+         "wide kernel",
          "direct kernel"}
     );
     visit("chunk", chunk, "tokens per chunk of the chunked form");

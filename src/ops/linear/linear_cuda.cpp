@@ -17,8 +17,8 @@ using linear_sweeps::Problem;
 
 // What form = auto takes, as measured on an H200. The chunked kernel beats the others from two tokens on; the recurrent
 // one beats the plain chunked form only where that would be many small products.
-bool suits_chunked(const Inputs& in) { return in.v.size(1) > 1; }
-bool suits_recurrent(const Inputs& in) {
+bool suits_chunked(const Inputs& in, const State&, const Options&) { return in.v.size(1) > 1; }
+bool suits_recurrent(const Inputs& in, const State&, const Options&) {
   return in.v.size(1) <= (!in.g.defined() ? 128 : in.g.dim() == 3 ? 256 : 1024);
 }
 

@@ -142,6 +142,15 @@ std::vector<at::Tensor> backward(
 
 }  // namespace
 
+std::pair<at::Tensor, at::Tensor> power_parallel_sums(const Inputs& in, const Options& options) {
+  const Result y = compute(in, options, true);
+  return {y.o, y.norm.narrow(0, 0, y.o.numel() / 2).view(at::kBFloat16).view_as(y.o)};
+}
+
+at::Tensor power_parallel_kept(const at::Tensor& rest, const at::Tensor& inverse) {
+  return at::cat({rest.contiguous().flatten().view(at::kFloat), inverse.flatten()});
+}
+
 Kernel power_parallel_kernel() { return {"parallel kernel", refuses_parallel, forward, backward}; }
 
 }  // namespace horner

@@ -217,7 +217,8 @@ Op power_op() {
            "eps",
            "log_norm",
            "final_state"},
-      .kernels = {"step kernel", "chunked kernel", "parallel kernel", "direct kernel"},
+      .kernels =
+          {"step kernel", "chunked kernel", "wide kernel", "parallel kernel", "direct kernel"},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,

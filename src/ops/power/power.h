@@ -14,8 +14,8 @@
 //   chunked    parallel inside a chunk, S between        T C (K+V+N) + T F V  C^2 + F (C + V)
 //
 // On a GPU (power_cuda.h), best first: "step kernel", one token with its state, N <= 2; "chunked kernel", tensor cores,
-// bf16, N <= 2, K <= 32; "parallel kernel", tensor cores, bf16, K, V <= 128 (with a decay 64), no state; "direct kernel",
-// the oracle.
+// bf16, N <= 2, K <= 32; "wide kernel", the same for 32 < K <= 128, no decay, where there is a state or T is large;
+// "parallel kernel", tensor cores, bf16, K, V <= 128 (with a decay 64), no state; "direct kernel", the oracle.
 //
 // An odd order has a real root (order 1 at x = -1), so its sum can vanish: norm = sum then needs `odd`.
 #pragma once

@@ -278,6 +278,7 @@ std::vector<Kernel> power_kernels() {
   return {
       power_step_kernel(),
       {"chunked kernel", refuses_chunked, forward, backward},
+      power_wide_kernel(),
       power_parallel_kernel(),
       power_direct_kernel(),
   };

@@ -55,7 +55,7 @@ Options options_of(const Setting& s) {
 Values evaluate(const Setting& s, const Problem& p, at::ScalarType type, std::string form) {
   Options o = options_of(s);
   o.form = form;
-  o.final_state = form == "chunked" || form == "chunked kernel";
+  o.final_state = form == "chunked" || form == "chunked kernel" || form == "wide kernel";
   return values_of(find_op("power"), p, s.state, type, [&](const Inputs& in, const State& state) {
     const Result y = run(find_op("power"), in, state, o);
     EXPECT_TRUE(!form.ends_with("kernel") || y.form == form) << y.form;
@@ -87,7 +87,7 @@ Problem sample(const Setting& s, uint64_t seed = 3) {
 }
 
 std::string base_form(const Setting& s) {
-  return s.form == "chunked kernel" ? "chunked" : "parallel";
+  return s.form == "chunked kernel" || s.form == "wide kernel" ? "chunked" : "parallel";
 }
 Values exact_values(const Setting& s, const Problem& p) {
   return evaluate(s, p, at::kDouble, base_form(s));
@@ -178,6 +178,32 @@ std::vector<Setting> settings() {
     s.coefficients = {0, 0, 1};
     list.push_back(s);
   }
+  for (const int64_t T : {2, 130, 1024, 1025, 2500}) {
+    Setting s{.dims = {.B = 2, .T = T, .H = 2, .G = 2, .K = 64, .V = 64}, .form = "wide kernel"};
+    list.push_back(s);
+    s.state = true;
+    list.push_back(s);
+    s.norm = "none";
+    s.dims.V = 40;
+    list.push_back(s);
+  }
+  for (const int64_t T : {300, 4200}) {
+    Setting s{.dims = {.B = 1, .T = T, .H = 2, .G = 1, .K = 128, .V = 128}, .form = "wide kernel"};
+    s.state = true;
+    list.push_back(s);
+  }
+  Setting wide{
+      .dims = {.B = 1, .T = 1500, .H = 4, .G = 2, .K = 44, .V = 72}, .form = "wide kernel"};
+  wide.coefficients = {0, 0, 1};
+  list.push_back(wide);
+  wide.state = true;
+  wide.coefficients = {};
+  list.push_back(wide);
+  wide.coefficients = {0.5, -1, 2};
+  wide.norm = "none";
+  list.push_back(wide);
+  wide.coefficients = {};
+  for (wide.order = 0; wide.order < 2; ++wide.order) list.push_back(wide);
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const int64_t T : {1, 130, 257}) {
       Setting s{
@@ -225,7 +251,9 @@ TEST(PowerKernelsCuda, SameBitsAndAnyStrides) {
       .state = true};
   Setting parallel{.dims = {.B = 2, .T = 500, .H = 4, .G = 2, .K = 64, .V = 128}};
   parallel.form = "parallel kernel";
-  for (const Setting& s : {chunked, parallel}) {
+  Setting wide{.dims = {.B = 1, .T = 2500, .H = 4, .G = 2, .K = 64, .V = 72}, .state = true};
+  wide.form = "wide kernel";
+  for (const Setting& s : {chunked, parallel, wide}) {
     Problem p = sample(s);
     const Values one = evaluate(s, p, s.type, s.form);
     for (const Input& input : {kQ, kK, kV}) {

@@ -1,0 +1,53 @@
+// `power` of wide keys (32 < K <= 128), order <= 2, without decay: chunks of many tokens. Inside one all pairs count
+// (parallel.cu); between two stands the state. Its rows are in another order than the op's, tile after tile of K rows:
+//
+//   tile d = 0 .. K/2:  x_j x_{(j+d) mod K}, j < K: each pair once, those of d = K/2 twice     then x_j, then 1
+//
+// so that the features of a tile are two rows of numbers multiplied, one of them turned by d. Weights: c2 in the first tile
+// and in that of K/2, 2 c2 between, c1, c0. Values v~ = [v, 1, 1], padded to blocks of 72 columns.
+//
+//   update    S = sum_s m(k_s)^T v~_s of each chunk          backward: of q and do~
+//   prefix    the state that enters each chunk, bf16         backward: the gradient of the one that leaves it
+//   read      y_t = m(q_t) S                                 backward: dv~ of k and that gradient
+//   contract  dx_t = d(m(x_t) S u_t) / dx_t                  backward: dq of S and do~, dk of the gradient and v~
+#pragma once
+
+#include "ops/power/power.cuh"
+
+namespace horner::cuda {
+
+constexpr int kWideColumns = 72;
+
+// Rows of a state: tiles of K, then 64 of which the first is the constant's.
+__host__ __device__ constexpr int wide_rows(int K) { return K * (K / 2 + 2) + 64; }
+
+struct PowerWide {
+  int64_t B = 0, T = 0, H = 0;
+  int K = 64;      // 64 or 128
+  int blocks = 1;  // of columns
+  int length = 0;  // of a chunk, a multiple of 256
+  int chunks = 1;
+  int group = 1;            // read, contract: query heads of a state
+  PowerRows x, u;           // bf16 (B,T,H,K), (B,T,H,columns)
+  float* sums = nullptr;    // update writes (B,chunks,H,rows,columns)
+  const void* S = nullptr;  // read and contract read bf16 (B,chunks,H/group,rows,columns)
+  float* y = nullptr;       // read writes (B,T,H,columns)
+  float* dx = nullptr;      // contract writes (B,T,H,K)
+};
+cudaError_t power_wide_update(const PowerWide&, cudaStream_t);
+cudaError_t power_wide_read(const PowerWide&, cudaStream_t);
+cudaError_t power_wide_contract(const PowerWide&, cudaStream_t);
+
+// s = first; for each chunk: S = bf16(after W s), s += before W sums; last = s.
+struct PowerPrefix {
+  int64_t B = 0, heads = 0, chunks = 0, rows = 0;
+  int K = 64, columns = 0, group = 1;      // group: heads of `sums` that a state sums
+  float c0 = 0, c1 = 0, c2 = 0;            // W
+  bool weighs_sums = false, back = false;  // W before the sum, or after; from the last chunk on
+  const float *sums = nullptr, *first = nullptr;
+  void* S = nullptr;
+  float* last = nullptr;
+};
+cudaError_t power_wide_prefix(const PowerPrefix&, cudaStream_t);
+
+}  // namespace horner::cuda
