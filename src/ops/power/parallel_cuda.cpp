@@ -142,9 +142,13 @@ std::vector<at::Tensor> backward(
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> power_parallel_sums(const Inputs& in, const Options& options) {
+PowerParts power_parallel_parts(const Inputs& in, const Options& options) {
   const Result y = compute(in, options, true);
-  return {y.o, y.norm.narrow(0, 0, y.o.numel() / 2).view(at::kBFloat16).view_as(y.o)};
+  const int64_t half = y.o.numel() / 2;
+  return {
+      y.o,
+      y.norm.narrow(0, 0, half).view(at::kBFloat16).view_as(y.o),
+      y.norm.narrow(0, half, y.norm.numel() - half)};
 }
 
 at::Tensor power_parallel_kept(const at::Tensor& rest, const at::Tensor& inverse) {

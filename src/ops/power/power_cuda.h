@@ -13,11 +13,13 @@ Kernel power_parallel_kernel();
 Kernel power_wide_kernel();
 Kernel power_direct_kernel();
 
-// The parallel kernel's o, as a sum of two bf16.
-std::pair<at::Tensor, at::Tensor> power_parallel_sums(const Inputs&, const Options&);
-// What its backward reads in y.norm: what rounding left of o, bf16 (B,T,H,V), and 1 / den (B,H,T), T a multiple of 64,
-// negative where den was held at eps.
-at::Tensor power_parallel_kept(const at::Tensor& rest, const at::Tensor& inverse);
+// The parallel kernel's o, and what its backward reads beside it: what rounding left of o, and 1 / den (B,H,T), T rounded up
+// to a multiple of 64, negative where den was held at eps.
+struct PowerParts {
+  at::Tensor o, rest, inverse;
+};
+PowerParts power_parallel_parts(const Inputs&, const Options&);
+at::Tensor power_parallel_kept(const at::Tensor& rest, const at::Tensor& inverse);  // as one tensor
 
 // What all of them share.
 double scale_of(const Inputs&, const Options&);

@@ -50,4 +50,19 @@ struct PowerPrefix {
 };
 cudaError_t power_wide_prefix(const PowerPrefix&, cudaStream_t);
 
+// o = (num + y) / den, of both parts: inside the chunk (o_in + rest) / inverse, and y from the state.
+struct PowerFinish {
+  int64_t B = 0, T = 0, H = 0;
+  int V = 0, columns = 0;                       // of y, of which V is den's
+  int64_t length = 0, padded = 0;               // of a chunk, of all of them
+  const void *o_in = nullptr, *rest = nullptr;  // bf16 (B,padded,H,V)
+  const float *inverse = nullptr,
+              *y = nullptr;  // (B chunks,H,length), null: 1; (B,T,H,columns), null: 0
+  bool normalise = false, clamps = false;
+  float eps = 0;
+  void* o = nullptr;      // bf16 (B,T,H,V)
+  float* kept = nullptr;  // (B,T,H,V+1): o and den; null: not wanted
+};
+cudaError_t power_wide_finish(const PowerFinish&, cudaStream_t);
+
 }  // namespace horner::cuda

@@ -6,8 +6,6 @@
 namespace horner {
 namespace {
 
-using cuda::kWideColumns;
-
 std::string refuses_wide(const Inputs& in, const State&, const Options& options) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
   if (options.order > 2) return fmt::format("its order is at most 2, got {}", options.order);
@@ -26,29 +24,20 @@ std::string refuses_wide(const Inputs& in, const State&, const Options& options)
 Result compute(const Inputs& in, const State& state, const Options& options, bool keep) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const WideProblem x(in, options);
-  Options inside = x.inside();
-  inside.norm = "none";
-  const at::Tensor q = x.chunked(x.q), k = x.chunked(x.k), v = x.chunked(x.v);
-  const at::Tensor num = at::empty({x.B, x.T, x.H, x.columns}, x.floats());
-  for (int64_t n = 0; n < x.columns; n += kWideColumns) {
-    const auto [high, low] =
-        power_parallel_sums({.q = q, .k = k, .v = v.narrow(3, n, kWideColumns)}, inside);
-    num.narrow(3, n, kWideColumns).copy_(x.whole(high)).add_(x.whole(low));
-  }
+  const auto [high, low, inverse] = power_parallel_parts(
+      {.q = x.chunked(x.q), .k = x.chunked(x.k), .v = x.chunked(in.v.detach())}, x.inside()
+  );
   Result y;
+  at::Tensor read;
   if (!state.empty() || x.chunks > 1 || options.final_state) {
     const at::Tensor first = state.empty() ? at::Tensor() : x.from_op(state.parts[0], false);
     const auto [S, last] = x.prefix(x.update(x.k, x.v), first, false);
-    num.add_(x.read(x.q, S));
+    if (!state.empty() || x.chunks > 1) read = x.read(x.q, S);
     if (options.final_state) y.state.parts = {x.to_op(last, false)};
   }
-  at::Tensor o = num.narrow(3, 0, x.V);
-  if (x.normalise) {
-    const at::Tensor den = num.narrow(3, x.V, 1);
-    o = o / (options.odd ? den : den.clamp_min(options.eps));
-    if (keep) y.norm = at::cat({o, den}, 3);
-  }
-  y.o = o.to(at::kBFloat16).contiguous();
+  y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
+  if (keep && x.normalise) y.norm = at::empty({x.B, x.T, x.H, x.V + 1}, x.floats());
+  x.finish(high, low, inverse, read, y);
   y.form = "wide kernel";
   return y;
 }
@@ -116,7 +105,7 @@ std::vector<at::Tensor> backward(
 // Where it is the only one, or faster than all pairs, forward and backward, as measured on an H200.
 bool suits(const Inputs& in, const State& state, const Options& options) {
   const int64_t T = in.q.size(1), K = in.q.size(3);
-  return !state.empty() || options.final_state || T >= (K <= 64 ? 20480 : 57344);
+  return !state.empty() || options.final_state || T >= (K <= 64 ? 16384 : 49152);
 }
 
 }  // namespace

@@ -129,6 +129,33 @@ struct WideProblem {
     return {S, last};
   }
 
+  void finish(
+      const at::Tensor& high,
+      const at::Tensor& low,
+      const at::Tensor& inverse,
+      const at::Tensor& y,
+      const Result& to
+  ) const {
+    cuda::PowerFinish p;
+    p.B = B;
+    p.T = T;
+    p.H = H;
+    p.V = int(V);
+    p.columns = int(columns);
+    p.length = length;
+    p.padded = chunks * length;
+    p.o_in = high.data_ptr();
+    p.rest = low.data_ptr();
+    p.inverse = inverse.data_ptr<float>();
+    if (y.defined()) p.y = y.data_ptr<float>();
+    p.normalise = normalise;
+    p.clamps = normalise && !options.odd;
+    p.eps = float(options.eps);
+    p.o = to.o.data_ptr();
+    if (to.norm.defined()) p.kept = to.norm.data_ptr<float>();
+    C10_CUDA_CHECK(cuda::power_wide_finish(p, stream));
+  }
+
   // Rows of the kernels' state that are rows of the op's, and which; once: of two that are the same the first.
   std::pair<at::Tensor, at::Tensor> same_rows(bool once) const {
     const std::vector<int64_t> list = wide_op_rows(K, padded, options.order);
