@@ -23,7 +23,8 @@ from torch import Tensor
 
 Form = Literal[
     "auto", "recurrent", "parallel", "chunked", "step",
-    "step kernel", "chunked kernel", "parallel kernel", "wide kernel", "recurrent kernel", "direct kernel"
+    "step kernel", "chunked kernel", "parallel kernel", "wide kernel", "recurrent kernel",
+    "direct kernel"
 ]
 Arguments = ParamSpec("Arguments")
 

@@ -7,7 +7,7 @@
 
 namespace horner {
 
-struct Lazy {
+struct Lazy {         // a copy shares the ring, which is written in place
   State folded = {};  // after the tokens that have joined it; empty: none has
   Inputs ring = {};   // (B,fold,..): the tokens since, and room for more; q is not kept
   int64_t count = 0;  // tokens in the ring

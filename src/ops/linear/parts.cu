@@ -3,9 +3,8 @@
 //   S'_p = state at the end of part p, from nothing (part 0: from the first state)      every part by itself
 //   S_p  = state that enters part p:  S_1 = S'_0,  S_{p+1} = e^{G_p} S_p + S'_p         G_p: decay of the whole part
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 
+#include "cuda/invariant.h"
 #include "ops/linear/carry.cuh"
 
 namespace horner::cuda {
@@ -108,8 +107,7 @@ cudaError_t launch_ends(const Sweep& p, cudaStream_t stream) {
 }  // namespace
 
 int time_parts(int64_t blocks, int64_t room, int64_t chunks) {
-  const char* invariant = std::getenv("HORNER_BATCH_INVARIANT");
-  if (invariant != nullptr && std::string_view(invariant) == "1") return 1;
+  if (batch_invariant()) return 1;
   const int64_t wanted = std::min(room / blocks, chunks / 16);
   if (wanted < 2) return 1;
   const int64_t each = (chunks + wanted - 1) / wanted;

@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "cuda/invariant.h"
 #include "ops/power/power.cuh"
 #include "ops/power/power.h"
 
@@ -97,7 +98,8 @@ struct Problem {
     const int64_t chunks = (T + cuda::kPowerChunk - 1) / cuda::kPowerChunk, jobs = B * H * p.blocks;
     const int64_t processors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
     const int64_t whole = std::max<int64_t>(1, chunks / kSegment);
-    int64_t segments = std::clamp<int64_t>(processors / jobs, 1, whole);
+    int64_t segments =
+        cuda::batch_invariant() ? 1 : std::clamp<int64_t>(processors / jobs, 1, whole);
     if (anchored) segments = std::max(segments, (chunks + kSegment - 1) / kSegment);
     p.length = int((chunks + segments - 1) / segments);
     p.segments = int((chunks + p.length - 1) / p.length);

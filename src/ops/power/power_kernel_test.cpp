@@ -266,6 +266,26 @@ TEST(PowerKernelsCuda, SameBitsAndAnyStrides) {
   }
 }
 
+// With the switch on, a row of a batch is the same bits in any batch.
+TEST(PowerKernelsCuda, BatchInvariant) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  setenv("HORNER_BATCH_INVARIANT", "1", 1);
+  Setting chunked{.dims = {.B = 66, .T = 2048, .H = 2, .G = 2, .K = 16, .V = 64}, .gate = "head"};
+  Setting wide{.dims = {.B = 6, .T = 2048, .H = 2, .G = 2, .K = 64, .V = 64}};
+  wide.form = "wide kernel";
+  for (const Setting& s : {chunked, wide}) {
+    const Problem p = sample(s);
+    Problem one = p;
+    for (at::Tensor* x : {&one.in.q, &one.in.k, &one.in.v, &one.in.g, &one.w})
+      if (x->defined()) *x = x->narrow(0, 5, 1);
+    const Values all = evaluate(s, p, s.type, s.form), own = evaluate(s, one, s.type, s.form);
+    for (size_t i = 0; i < all.tensors.size(); ++i)
+      EXPECT_TRUE(at::equal(all.tensors[i].narrow(0, 5, 1), own.tensors[i]))
+          << s.form << " " << all.names[i];
+  }
+  unsetenv("HORNER_BATCH_INVARIANT");
+}
+
 // One token at a time: the states and outputs of the whole, wherever rows and heads begin in memory.
 TEST(PowerKernelsCuda, Steps) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
