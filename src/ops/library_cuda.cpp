@@ -1,10 +1,10 @@
 // The CUDA key of torch.ops.horner.*, and THE list of kernels that take the place of plain forms.
 #include "ops/delta/delta_cuda.h"
 #include "ops/kernel.h"
+#include "ops/lazy/lazy_cuda.h"
 #include "ops/library.h"
 #include "ops/linear/linear_cuda.h"
 #include "ops/power/power_cuda.h"
-#include "ops/lazy/lazy_cuda.h"
 #include "ops/scan/scan_cuda.h"
 
 TORCH_LIBRARY_IMPL(horner, CUDA, m) {
