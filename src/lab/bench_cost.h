@@ -1,5 +1,5 @@
 // What an op must move and compute at least (bf16 or fp32 operands, states on chip): the machine's floor.
-// Per token and head, K and V the dims of keys and values, C the chunk, F the features of `power`:
+// Per token and head, K and V the dims of keys and values, C the chunk (`power`: 128, of wide keys 16 K), F its features:
 //
 //   op                   bytes fwd       bytes fwd+bwd        FLOP fwd              FLOP bwd
 //   linear               q k v g + o     each sweep reads     2C(K+V) + 4KV         6C(K+V) + 10KV

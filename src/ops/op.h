@@ -5,7 +5,8 @@
 //   parallel   all pairs (t, s) at once                              quadratic
 //   chunked    parallel inside a chunk, recurrent between chunks     linear; what training uses
 //   step       the definition for one token                          constant; what decoding uses
-// On a GPU some of them also exist as kernels ("chunked kernel"), and power's definition as "direct kernel": see kernel.h.
+// On a GPU some of them also exist as kernels ("chunked kernel"; power of wide keys: "wide kernel"), and power's definition
+// as "direct kernel": see kernel.h.
 //
 // Layout (B,T,H,K); k, v, g and beta may have G = H/r heads, and query head h reads head h / r of them.
 // Every form takes any T >= 1 and any initial state, and can return the state after the last token.

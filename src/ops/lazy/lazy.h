@@ -24,7 +24,7 @@ State fold(const Op&, const Lazy&, const Options&);
 struct Reader {
   std::string (*refuses)(const Inputs& token, const Lazy&, const Options&);  // empty: they can
   at::Tensor (*read
-  )(const Inputs& token, Lazy&, const Options&);  // puts it into the ring, returns o
+  )(const Inputs& token, const Lazy&, const Options&);  // puts it into the ring, returns o
   State (*fold)(const Lazy&, const Options&);
 };
 void set_reader(std::string_view op, Reader);

@@ -86,7 +86,7 @@ at::Tensor state_of(const Lazy& lazy) {
 }
 
 template <const char* op>
-at::Tensor read(const Inputs& token, Lazy& lazy, const Options& options) {
+at::Tensor read(const Inputs& token, const Lazy& lazy, const Options& options) {
   const c10::cuda::CUDAGuard device(token.v.device());
   const at::Tensor q = readable(token.q), k = readable(token.k), v = readable(token.v);
   const at::Tensor g = token.g.defined() ? token.g.contiguous() : token.g, S = state_of(lazy);

@@ -1,7 +1,6 @@
 // `power` of wide keys: the sums of each chunk, and the states between them (wide.cuh). Tensor cores.
 #include "cuda/launch.cuh"
 #include "cuda/mma.cuh"
-#include "cuda/types.cuh"
 #include "ops/power/wide_tiles.cuh"
 
 namespace horner::cuda {
