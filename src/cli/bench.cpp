@@ -1,5 +1,5 @@
 // horner bench: what ops cost on this machine, against its limits and against others' programs.
-#include "lab/bench.h"
+#include "lab/bench/bench.h"
 
 #include <optional>
 
@@ -7,8 +7,9 @@
 #include "cli/flags.h"
 #include "core/check.h"
 #include "core/file.h"
+#include "core/number.h"
+#include "core/origin.h"
 #include "report/bench_charts.h"
-#include "report/origin.h"
 #include "report/progress.h"
 #include "report/table.h"
 

@@ -1,12 +1,12 @@
 // horner bench train: a training step against the same model in eager PyTorch.
-#include "lab/bench_train.h"
-
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "core/commit.h"
 #include "core/file.h"
-#include "lab/bench.h"
-#include "report/origin.h"
+#include "core/number.h"
+#include "core/origin.h"
+#include "lab/bench/bench.h"
+#include "lab/bench/train.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/train.h"

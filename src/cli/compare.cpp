@@ -1,5 +1,5 @@
 // horner compare: mixers side by side, as a table, JSON, CSV, pictures and a page.
-#include "lab/compare.h"
+#include "lab/compare/compare.h"
 
 #include <chrono>
 

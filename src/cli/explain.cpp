@@ -1,12 +1,13 @@
 // horner explain MIXER: what it computes, holds, forgets and reads, as text or JSON.
-#include "lab/explain.h"
+#include "lab/explain/explain.h"
 
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "core/check.h"
 #include "core/file.h"
+#include "core/number.h"
+#include "core/origin.h"
 #include "report/explain_page.h"
-#include "report/origin.h"
 #include "report/table.h"
 
 namespace horner {

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "core/json.h"
+#include "core/number.h"
 #include "core/options.h"
 #include "mixers/mixer.h"
 #include "ops/op.h"

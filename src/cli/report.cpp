@@ -4,7 +4,7 @@
 
 #include "cli/write_report.h"
 #include "core/check.h"
-#include "lab/compare.h"
+#include "lab/compare/compare.h"
 #include "report/answers.h"
 
 namespace horner {

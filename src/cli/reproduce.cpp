@@ -1,5 +1,5 @@
 // horner reproduce PAPER: its claims as experiments, and whether they hold.
-#include "lab/reproduce.h"
+#include "lab/reproduce/reproduce.h"
 
 #include <filesystem>
 
@@ -7,8 +7,8 @@
 #include "cli/flags.h"
 #include "core/file.h"
 #include "core/interrupt.h"
+#include "core/origin.h"
 #include "report/findings.h"
-#include "report/origin.h"
 #include "report/progress.h"
 
 namespace horner {

@@ -1,6 +1,6 @@
 // horner theory: the large-prompt limit of softmax, as tables, sentences, JSON and a page of pictures. Exit
 // code 4 where a closed form does not hold.
-#include "lab/theory.h"
+#include "lab/theory/theory.h"
 
 #include <optional>
 

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "core/interrupt.h"
+#include "core/number.h"
 #include "core/toml.h"
 #include "report/table.h"
 #include "report/train.h"

@@ -1,11 +1,12 @@
 // horner verify: the contract as a table a person can trust. Exit code 4 where a property fails.
-#include "lab/verify.h"
+#include "lab/verify/verify.h"
 
 #include <optional>
 
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "core/file.h"
+#include "core/number.h"
 #include "report/progress.h"
 #include "report/table.h"
 

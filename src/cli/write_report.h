@@ -6,9 +6,9 @@
 
 #include "cli/command.h"
 #include "core/file.h"
+#include "core/origin.h"
 #include "report/compare_page.h"
 #include "report/compare_table.h"
-#include "report/origin.h"
 
 namespace horner {
 

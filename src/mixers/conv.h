@@ -19,7 +19,8 @@
 // u = 1, and its map holds contributions: map_ts = (x_s W_{t-s}) of that channel.
 #pragma once
 
-#include "mixers/parts.h"
+#include "mixers/mixer.h"
+#include "nn/parts.h"
 
 namespace horner {
 

@@ -18,7 +18,7 @@ DeltaNet::DeltaNet(int64_t D, const Options& o) : Mixer("deltanet", D), o_(o) {
   out_ = linear(*this, "out", H * V, D);
   conv_ = short_conv(*this, "conv", H * (2 * K + V), {o.conv, "silu", false});
   norm_ = head_norm(*this, "norm", "rms", 1e-5, {V});
-  position_ = Position(*this, H, K, o.position);
+  position_ = Position(*this, D, H, K, o.position);
 }
 
 at::Tensor DeltaNet::mix(const at::Tensor& x, Pass& pass) {

@@ -10,7 +10,8 @@
 // conv has no bias.
 #pragma once
 
-#include "mixers/position/position.h"
+#include "mixers/mixer.h"
+#include "nn/position/position.h"
 
 namespace horner {
 

@@ -32,7 +32,7 @@ GatedDeltaNet::GatedDeltaNet(int64_t D, const Options& o)
   step_bias_ = register_parameter("step_bias", inverse_softplus_of_steps(H_));
   conv_ = short_conv(*this, "conv", 2 * o.heads * K + H_ * V, {o.conv, "silu", false});
   norm_ = head_norm(*this, "norm", "rms", o.norm_eps, {V});
-  position_ = Position(*this, o.heads, K, o.position);
+  position_ = Position(*this, D, o.heads, K, o.position);
 }
 
 at::Tensor GatedDeltaNet::mix(const at::Tensor& x, Pass& pass) {

@@ -11,7 +11,8 @@
 // authors' code.
 #pragma once
 
-#include "mixers/position/position.h"
+#include "mixers/mixer.h"
+#include "nn/position/position.h"
 
 namespace horner {
 

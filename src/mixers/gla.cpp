@@ -31,7 +31,7 @@ Gla::Gla(int64_t D, const Options& o) : Mixer("gla", D), o_(o) {
   out_ = linear(*this, "out", xavier(D, H * V, gain));
   conv_ = short_conv(*this, "conv", H * (2 * K + V), {o.conv, "silu", false});
   norm_ = head_norm(*this, "norm", o.norm, 1e-5, {V});
-  position_ = Position(*this, H, K, o.position);
+  position_ = Position(*this, D, H, K, o.position);
 }
 
 at::Tensor Gla::mix(const at::Tensor& x, Pass& pass) {

@@ -9,7 +9,8 @@
 // should decay alike (tie_pair_decay), see position/position.h.
 #pragma once
 
-#include "mixers/position/position.h"
+#include "mixers/mixer.h"
+#include "nn/position/position.h"
 
 namespace horner {
 

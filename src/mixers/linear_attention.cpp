@@ -36,7 +36,7 @@ LinearAttention::LinearAttention(int64_t D, const Options& o)
   v_ = linear(*this, "v", D, G_ * K_);
   out_ = linear(*this, "out", D, D);
   conv_ = short_conv(*this, "conv", D + 2 * G_ * K_, {o.conv, "silu", false});
-  position_ = Position(*this, G_, K_, o.position);
+  position_ = Position(*this, D, G_, K_, o.position);
   features_ = Features(*this, o.feature, o.heads, G_, K_, o.feature_dim);
   HORNER_CHECK(
       o.norm == "none" || features_.positive() || o.feature == "fourier" || o.power % 2 == 0,

@@ -13,8 +13,9 @@
 // identity.
 #pragma once
 
-#include "mixers/features/features.h"
-#include "mixers/position/position.h"
+#include "mixers/mixer.h"
+#include "nn/features/features.h"
+#include "nn/position/position.h"
 
 namespace horner {
 

@@ -20,7 +20,7 @@ Luna::Luna(int64_t D, const Options& o) : Mixer("luna", D), o_(o) {
   v_ = linear(*this, "v", D, D);
   out_ = linear(*this, "out", D, D);
   map_ = LunaMap(*this, D / o.heads, o.map);
-  position_ = Position(*this, o.heads, D / o.heads, o.position);
+  position_ = Position(*this, D, o.heads, D / o.heads, o.position);
 }
 
 at::Tensor Luna::mix(const at::Tensor& x, Pass& pass) {

@@ -8,8 +8,9 @@
 // false needs norm = none.
 #pragma once
 
-#include "mixers/features/luna.h"
-#include "mixers/position/position.h"
+#include "mixers/mixer.h"
+#include "nn/features/luna.h"
+#include "nn/position/position.h"
 
 namespace horner {
 

@@ -9,7 +9,8 @@
 // with a bias.
 #pragma once
 
-#include "mixers/parts.h"
+#include "mixers/mixer.h"
+#include "nn/parts.h"
 
 namespace horner {
 

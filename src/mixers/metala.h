@@ -12,7 +12,8 @@
 // that does not take the mean away, self-augmentation is not void at the start.
 #pragma once
 
-#include "mixers/parts.h"
+#include "mixers/mixer.h"
+#include "nn/parts.h"
 
 namespace horner {
 

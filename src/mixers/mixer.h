@@ -10,120 +10,14 @@
 // forward computes.
 #pragma once
 
-#include <ATen/ops/cat.h>
 #include <torch/nn/module.h>
 
 #include <memory>
 
 #include "core/options.h"
-#include "mixers/core.h"
-#include "ops/op.h"
+#include "nn/pass.h"
 
 namespace horner {
-
-class Mixer;
-
-// Sequences of different lengths are packed, never padded: in both directions a token would read the
-// padding, and a state would go on from it. A sequence may be empty; its row of the state stays.
-struct Context {
-  at::Tensor cu_seqlens;          // (n+1): a packed batch, B = 1; sequence j has row j of the state
-  std::optional<int64_t> window;  // of `window`, for this forward alone
-  std::string form = "auto";
-  int64_t chunk = 64;
-  std::function<void(const Mixer&, const at::Tensor& x)> look;  // sees what each mixer gets
-  bool keep_state = true;  // false: the state after is not wanted, as in training
-  at::Tensor lengths;      // (B): tokens of each row, later ones are padding; read by Model
-  bool recompute = false;  // blocks are computed again in backward; read by Model
-};
-
-// One forward of a mixer: the state before, read in order, the state after, written in the same
-// order. Whatever mixes tokens goes through it, so that each sequence of a packed batch is alone.
-class Pass {
- public:
-  Pass(const State& before, const Context& context, bool looks = false);
-
-  const Context& context() const { return context_; }
-  const std::vector<int64_t>& starts() const { return starts_; }
-  bool fresh() const { return before_.empty(); }  // nothing has been seen
-  Core core;                                      // the op call, for map and dsf
-  bool looks() const { return looks_; }           // whether the core is wanted whole
-
-  // y = f(x, part) for each sequence x (B,T,...) -> y (B,T,...), T = 0 too: part is its next part of
-  // the state, undefined where nothing has been seen, and becomes what the next piece needs.
-  template <class F>
-  at::Tensor over_time(const at::Tensor& x, F&& f);
-  // f(x) for each sequence, which is read whole: a result (B,1,...) holds for all of its tokens.
-  template <class F>
-  at::Tensor each(const at::Tensor& x, F&& f);
-
-  // How many tokens came before each, from 0; counts these.   (B,T), (1,T) where all rows start
-  at::Tensor position(const at::Tensor& x);
-  // How many there are in its sequence.   (B,T) or (B,1)
-  at::Tensor length(const at::Tensor& x);
-  // The running sum over time from the first token on, of (B,T,...).
-  at::Tensor running_sum(const at::Tensor& x);
-
-  // The op; its parts stand last in the state. q and k take the dtype of v.
-  Result run(std::string_view op, Inputs in, Options options = {});
-  // mLSTM: `linear` with log input gate i and log forget gate f, (B,T,G).
-  Result run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Options options = {});
-  // `power` with coefficients c (order + 1): where they take gradients, one call per order on the
-  // same state.
-  Result run_learned(Inputs in, Options options, const at::Tensor& c);
-  at::Tensor divide(const at::Tensor& o, const at::Tensor& eta);  // o / eta,     eta (B,T,H)
-  // o + D u, which map and dsf see as o + skip v, skip (B,T,H) = D u / v.
-  at::Tensor add_skip(const at::Tensor& o, const at::Tensor& Du, const at::Tensor& skip);
-
-  State after() const { return after_; }
-
- private:
-  State rest();
-  Options with_form(Options options) const;
-  at::Tensor carried();
-  void carry(const at::Tensor& part);
-
-  const Context& context_;
-  const State& before_;
-  bool looks_;
-  State after_;
-  size_t next_ = 0;
-  std::vector<int64_t> starts_;  // of a packed batch; empty: none
-};
-
-template <class F>
-at::Tensor Pass::over_time(const at::Tensor& x, F&& f) {
-  at::Tensor part = carried();
-  if (starts_.empty()) {
-    const at::Tensor y = f(x, part);
-    carry(part);
-    return y;
-  }
-  std::vector<at::Tensor> y, rows;
-  for (size_t j = 0; j + 1 < starts_.size(); ++j) {
-    at::Tensor row = part.defined() ? part.narrow(0, int64_t(j), 1) : at::Tensor();
-    y.push_back(f(x.narrow(1, starts_[j], starts_[j + 1] - starts_[j]), row));
-    rows.push_back(row);
-  }
-  carry(at::cat(rows, 0));
-  return at::cat(y, 1);
-}
-
-template <class F>
-at::Tensor Pass::each(const at::Tensor& x, F&& f) {
-  if (starts_.empty()) return f(x);
-  std::vector<at::Tensor> y;
-  for (size_t j = 0; j + 1 < starts_.size(); ++j) {
-    const int64_t T = starts_[j + 1] - starts_[j];
-    if (T == 0) continue;
-    y.push_back(f(x.narrow(1, starts_[j], T)));
-    if (y.back().size(1) != T) {
-      std::vector<int64_t> sizes = y.back().sizes().vec();
-      sizes[1] = T;
-      y.back() = y.back().expand(sizes);
-    }
-  }
-  return at::cat(y, 1);
-}
 
 class Mixer : public torch::nn::Module {
  public:

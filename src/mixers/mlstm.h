@@ -13,7 +13,8 @@
 // norm makes it void. The norm has one weight per channel, no bias.
 #pragma once
 
-#include "mixers/parts.h"
+#include "mixers/mixer.h"
+#include "nn/parts.h"
 
 namespace horner {
 

@@ -13,7 +13,8 @@
 // 1/sqrt(K) and no positions; scale_keys divides k by sqrt(K).
 #pragma once
 
-#include "mixers/features/features.h"
+#include "mixers/mixer.h"
+#include "nn/features/features.h"
 
 namespace horner {
 

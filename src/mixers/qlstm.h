@@ -9,7 +9,8 @@
 // Left open: the plain block has biases in the gates; Linear N(0, 0.02), biases 0.
 #pragma once
 
-#include "mixers/parts.h"
+#include "mixers/mixer.h"
+#include "nn/parts.h"
 
 namespace horner {
 

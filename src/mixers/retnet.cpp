@@ -17,7 +17,7 @@ RetNet::RetNet(int64_t D, const Options& o) : Mixer("retnet", D), o_(o) {
   gate_ = linear(*this, "gate", xavier(H * V, D, gain));
   out_ = linear(*this, "out", xavier(D, H * V, 0.5));
   norm_ = head_norm(*this, "norm", o.norm, 1e-5, {});
-  position_ = Position(*this, H, K, o.position);
+  position_ = Position(*this, D, H, K, o.position);
 }
 
 at::Tensor RetNet::mix(const at::Tensor& x, Pass& pass) {

@@ -9,7 +9,8 @@
 // aside, and are left out.
 #pragma once
 
-#include "mixers/position/position.h"
+#include "mixers/mixer.h"
+#include "nn/position/position.h"
 
 namespace horner {
 

@@ -11,7 +11,8 @@
 // empty past asks for; gelu is its tanh approximation there.
 #pragma once
 
-#include "mixers/parts.h"
+#include "mixers/mixer.h"
+#include "nn/parts.h"
 
 namespace horner {
 

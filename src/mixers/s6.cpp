@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "mixers/selective_scan.h"
+#include "nn/selective_scan.h"
 
 namespace horner {
 

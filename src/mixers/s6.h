@@ -11,7 +11,8 @@
 // gate (arXiv:2405.15731 ran it so).
 #pragma once
 
-#include "mixers/parts.h"
+#include "mixers/mixer.h"
+#include "nn/parts.h"
 
 namespace horner {
 

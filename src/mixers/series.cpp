@@ -43,7 +43,7 @@ Series::Series(const std::string& name, int64_t D, const SeriesOptions& o)
   conv_ = short_conv(*this, "conv", (H + 2 * G_) * K_, {o.conv, o.conv_activation, false});
   q_norm_ = head_norm(*this, "q_norm", o.qk_norm ? "rms" : "none", 1e-6, {K_});
   k_norm_ = head_norm(*this, "k_norm", o.qk_norm ? "rms" : "none", 1e-6, {K_});
-  position_ = Position(*this, G_, K_, o.position);
+  position_ = Position(*this, D, G_, K_, o.position);
   features_ = Features(*this, o.feature, H, G_, K_, 0);
   if (o.centre == "mean") centre_ = register_buffer("centre", at::zeros({G_, K_}));
   if (o.centre == "learned") centre_ = register_parameter("centre", at::zeros({G_, K_}));

@@ -25,8 +25,9 @@
 // no power series, so the clamp belongs to softmax alone.
 #pragma once
 
-#include "mixers/features/features.h"
-#include "mixers/position/position.h"
+#include "mixers/mixer.h"
+#include "nn/features/features.h"
+#include "nn/position/position.h"
 
 namespace horner {
 

@@ -14,7 +14,8 @@
 // and W_dt have biases: none here. Where a query sees nothing the output is 0, never 0/0.
 #pragma once
 
-#include "mixers/parts.h"
+#include "mixers/mixer.h"
+#include "nn/parts.h"
 
 namespace horner {
 

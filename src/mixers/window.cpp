@@ -26,7 +26,7 @@ Window::Window(int64_t D, const Options& o)
   k_ = linear(*this, "k", D, G_ * K);
   v_ = linear(*this, "v", D, G_ * K);
   out_ = linear(*this, "out", D, D);
-  position_ = Position(*this, G_, K, o.position);
+  position_ = Position(*this, D, G_, K, o.position);
 }
 
 at::Tensor Window::mix(const at::Tensor& x, Pass& pass) {

@@ -10,7 +10,8 @@
 // (arXiv:2004.05150), for classifiers.
 #pragma once
 
-#include "mixers/position/position.h"
+#include "mixers/mixer.h"
+#include "nn/position/position.h"
 
 namespace horner {
 

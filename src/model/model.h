@@ -17,8 +17,8 @@
 #pragma once
 
 #include "mixers/mixer.h"
-#include "mixers/parts.h"
 #include "model/state.h"
+#include "nn/parts.h"
 
 namespace horner {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/table.h"
+#include "core/number.h"
 
 namespace horner {
 namespace {

@@ -1,7 +1,7 @@
 // The pictures of `horner bench ops`.
 #pragma once
 
-#include "lab/bench.h"
+#include "lab/bench/bench.h"
 
 namespace horner {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/table.h"
+#include "core/number.h"
 
 namespace horner {
 

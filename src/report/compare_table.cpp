@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/number.h"
 #include "report/compare_charts.h"
 
 namespace horner {

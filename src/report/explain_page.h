@@ -1,7 +1,7 @@
 // One mixer as a page: verdict, equation, state against a cache, map, forgetting, matrices, orders.
 #pragma once
 
-#include "lab/explain.h"
+#include "lab/explain/explain.h"
 #include "report/html.h"
 
 namespace horner {

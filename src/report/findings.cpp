@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/number.h"
 #include "report/html.h"
 #include "report/table.h"
 #include "train/evaluate.h"

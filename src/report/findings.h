@@ -1,7 +1,7 @@
 // What `reproduce` found, as text, Markdown and a picture per claim.
 #pragma once
 
-#include "lab/reproduce.h"
+#include "lab/reproduce/reproduce.h"
 #include "report/svg.h"
 
 namespace horner {

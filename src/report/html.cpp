@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "report/table.h"
+#include "core/number.h"
 
 namespace horner {
 namespace {

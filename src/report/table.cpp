@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace horner {
 namespace {
@@ -51,18 +50,6 @@ std::string Table::markdown() const {
       markdown_line(head) + markdown_line(std::vector<std::string>(head.size(), "---"));
   for (const auto& row : rows) all += markdown_line(row);
   return all;
-}
-
-std::string short_number(double x) {
-  if (x == std::floor(x) && std::abs(x) < 1e6) return fmt::format("{:.0f}", x);
-  return fmt::format("{:.1e}", x);
-}
-
-std::string short_bytes(double x) {
-  if (x < 1024) return fmt::format("{:.0f} B", x);
-  if (x < 1024 * 1024) return fmt::format("{:.4g} KiB", x / 1024);
-  if (x < 1000.0 * 1024 * 1024) return fmt::format("{:.3g} MiB", x / 1024 / 1024);
-  return fmt::format("{:.3g} GiB", x / 1024 / 1024 / 1024);
 }
 
 }  // namespace horner

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/number.h"
+
 namespace horner {
 namespace {
 

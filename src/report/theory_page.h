@@ -1,7 +1,7 @@
 // What `theory` measured, as a sentence, pictures and a page.
 #pragma once
 
-#include "lab/theory.h"
+#include "lab/theory/theory.h"
 #include "report/html.h"
 
 namespace horner::theory {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/number.h"
 #include "report/table.h"
 #include "train/expect.h"
 

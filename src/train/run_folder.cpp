@@ -12,7 +12,7 @@
 #include "core/device.h"
 #include "core/file.h"
 #include "core/initial.h"
-#include "report/origin.h"
+#include "core/origin.h"
 
 namespace horner {
 namespace {

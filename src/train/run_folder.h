@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "report/tensorboard.h"
+#include "io/tensorboard.h"
 #include "train/train.h"
 
 namespace horner {

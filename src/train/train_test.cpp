@@ -6,7 +6,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
-#include "tasks/text.h"
+#include "tasks/text/text.h"
 #include "train/checkpoint.h"
 #include "train/cost.h"
 #include "train/evaluate.h"

@@ -1,7 +1,7 @@
 // The parts of `study`: each adds its curves and claims to the report.
 #pragma once
 
-#include "lab/theory.h"
+#include "lab/theory/theory.h"
 
 namespace horner::theory {
 

@@ -1,6 +1,6 @@
 // LUNA (arXiv:2512.08061) and the random features that it is measured against (arXiv:2009.14794).
-#include "mixers/features/features.h"
 #include "mixers/papers/worked.h"
+#include "nn/features/features.h"
 
 namespace horner::worked {
 namespace {

@@ -2,7 +2,7 @@
 #include <numbers>
 
 #include "mixers/papers/worked.h"
-#include "mixers/position/position.h"
+#include "nn/position/position.h"
 
 namespace horner::worked {
 namespace {

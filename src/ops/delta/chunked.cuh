@@ -23,7 +23,7 @@
 #pragma once
 
 #include "ops/delta/delta.cuh"
-#include "ops/linear/per_key.cuh"
+#include "ops/linear/per_key/per_key.cuh"
 
 namespace horner::cuda {
 namespace {

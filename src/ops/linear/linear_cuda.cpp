@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "ops/linear/per_key_cuda.h"
-#include "ops/linear/problem_cuda.h"
+#include "ops/linear/chunked/problem_cuda.h"
+#include "ops/linear/per_key/per_key_cuda.h"
 
 namespace horner {
 namespace {

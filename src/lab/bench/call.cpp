@@ -1,0 +1,77 @@
+#include "lab/bench/call.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "ops/linear/exponential_gate.h"
+
+namespace horner {
+
+at::ScalarType low_type(at::Device device) { return device.is_cpu() ? at::kFloat : at::kBFloat16; }
+
+Inputs job_inputs(
+    const BenchJob& job, const Dims& d, at::Device device, int64_t seed, at::ScalarType type
+) {
+  at::manual_seed(uint64_t(seed));
+  Inputs in = job.op.sample(d, job.variant, at::device(device).dtype(type));
+  if (job.mlstm()) in.beta = at::randn({d.B, d.T, d.G}, in.g.options());  // the input gate
+  return in;
+}
+
+BenchCall::BenchCall(const BenchJob& job, const Inputs& inputs, at::ScalarType type)
+    : op(job.op), mlstm(job.mlstm()), in(inputs), options(job.variant.options) {
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  const bool step = in.v.size(1) == 1;
+  std::vector<Input> list = op.inputs;
+  if (mlstm) list.push_back(kBeta);
+  for (const Input& input : list) {
+    at::Tensor& x = in.*input.tensor;
+    if (!x.defined()) continue;
+    const bool gate = (input.name == "g" || input.name == "beta") && op.name != "scan";
+    x = x.to(gate ? wide : type).detach().requires_grad_(!step);
+    if (step) continue;
+    leaves.push_back(x);
+    names.push_back(fmt::format("d{}", input.name));
+  }
+  if (!step) return;
+  options.final_state = true;
+  state = op.zero_state(in, 0, options);
+  for (at::Tensor& part : state.parts) part.fill_(1.0 / 3);
+  if (job.lazy()) lazy = Lazy{.folded = state};
+}
+
+Result BenchCall::forward() const {
+  if (lazy) {
+    const bool kernel = has_reader(op, in, *lazy, options);
+    const at::Tensor o = lazy_step(op, in, *lazy, options);
+    return {o, lazy->folded, {}, kernel ? "reading kernel" : "plain"};
+  }
+  if (!mlstm) return run(op, in, state, options);
+  Inputs qkv;
+  for (const Input& input : {kQ, kK, kV}) qkv.*input.tensor = in.*input.tensor;
+  return exponential_gate(qkv, in.beta, in.g, state, options);
+}
+
+Result BenchCall::until_fold() const {
+  Result y = forward();
+  for (int64_t t = 1; lazy && t < lazy->fold; ++t) y = forward();
+  return y;
+}
+
+Result BenchCall::at_once() const {
+  if (!lazy) return forward();
+  Inputs all = in;
+  for (const Input& input : op.inputs) {
+    at::Tensor& x = all.*input.tensor;
+    if (x.defined()) x = x.repeat_interleave(lazy->fold, 1);
+  }
+  Result y = run(op, all, state, options);
+  y.o = y.o.narrow(1, lazy->fold - 1, 1);
+  return y;
+}
+
+std::vector<at::Tensor> BenchCall::both() const {
+  return torch::autograd::grad({forward().o}, leaves, {grad}, {}, false, true);
+}
+
+}  // namespace horner

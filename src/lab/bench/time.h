@@ -1,0 +1,19 @@
+// How long the calls of `horner bench ops` take, and what the machine can do at best.
+#pragma once
+
+#include "lab/bench/subjects.h"
+
+namespace horner {
+
+void measure_ceilings(BenchReport&, at::Device);
+
+// A row of the op, after its error has been checked.
+BenchRow time_job(const BenchJob&, const BenchReport&, at::Device);
+
+// What bounds one token: torch copies its states, as many in a run as time_job goes through.
+BenchRow time_copy(const BenchJob&, const BenchReport&, at::Device);
+
+// Softmax attention by torch, with one backend at a time: cuDNN or flash.
+BenchRow time_sdpa(std::string backend, const BenchShape&, const BenchReport&);
+
+}  // namespace horner

@@ -1,0 +1,115 @@
+#include "lab/compare/budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/check.h"
+
+namespace horner {
+namespace {
+
+struct Choice {
+  std::string settings;  // added to those that were given
+  int64_t changes = 0;
+};
+
+struct Candidate {
+  std::string mixer;
+  int64_t D;
+  double change;
+};
+
+// What may be tried for a setting, by its name.
+const std::map<std::string, std::vector<std::string>>& sizes() {
+  static const std::map<std::string, std::vector<std::string>> map = {
+      {"heads", {"1", "2", "4", "8", "16"}},
+      {"expand_k", {"0.25", "0.5", "1", "2"}},
+      {"expand_v", {"0.5", "1", "2"}},
+      {"expand", {"1", "2", "4"}},
+      {"state", {"8", "16", "32", "64", "128"}},
+      {"head", {"16", "32", "64"}},
+      {"key", {"8", "16", "32", "64"}},
+      {"order", {"1", "2", "3", "4"}}};
+  return map;
+}
+
+bool given(const std::string& settings, const std::string& name) {
+  const std::string all = "," + settings;
+  return all.find("," + name + "=") != std::string::npos;
+}
+
+std::vector<Choice> choices(const std::string& name, const std::string& settings) {
+  std::vector<Choice> list = {{}};
+  for (const Description& d : find_mixer(name).describe()) {
+    const auto found = sizes().find(d.name);
+    if (found == sizes().end() || given(settings, d.name)) continue;
+    const size_t before = list.size();
+    for (const std::string& value : found->second) {
+      if (std::stod(value) == std::stod(d.initial)) continue;
+      for (size_t i = 0; i < before; ++i) {
+        if (list[i].changes >= 2) continue;  // a third would hardly be the same mixer
+        list.push_back(
+            {list[i].settings + (list[i].settings.empty() ? "" : ",") + d.name + "=" + value,
+             list[i].changes + 1}
+        );
+      }
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> split_mixer(const std::string& text) {
+  const size_t colon = text.find(':');
+  return {text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1)};
+}
+
+Budget solve_budget(const std::string& mixer, int64_t D, double target, const CostOf& cost) {
+  HORNER_CHECK(target > 0, "the reference costs nothing: there is no budget to match");
+  const auto [name, settings] = split_mixer(mixer);
+  std::vector<int64_t> widths;
+  for (int64_t d = std::max<int64_t>(8, D / 2); d <= 2 * D; ++d)
+    if (d == D || d % 8 == 0) widths.push_back(d);
+  // The least change first (a setting counts as much as a width changed by half), so that the first
+  // within 1 % is the one.
+  std::vector<Candidate> candidates;
+  for (const Choice& choice : choices(name, settings)) {
+    const std::string joined =
+        settings + (settings.empty() || choice.settings.empty() ? "" : ",") + choice.settings;
+    for (const int64_t d : widths)
+      candidates.push_back(
+          {joined.empty() ? name : name + ":" + joined,
+           d,
+           double(choice.changes) + 2 * std::abs(std::log2(double(d) / double(D)))}
+      );
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+    return a.change < b.change;
+  });
+  Budget best;
+  best.target = target;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Candidate& c : candidates) {
+    double value;
+    try {
+      value = cost(c.mixer, c.D);
+    } catch (const UsageError&) {
+      continue;  // heads that do not divide D, and the like
+    }
+    ++best.tried;
+    if (value <= 0) continue;
+    const double off = std::abs(std::log(value / target));
+    if (off >= least) continue;
+    least = off;
+    best.mixer = c.mixer;
+    best.D = c.D;
+    best.cost = value;
+    if (off <= 0.01) break;
+  }
+  HORNER_CHECK(best.D > 0, "{}: no width from {} to {} can be made", mixer, D / 2, 2 * D);
+  return best;
+}
+
+}  // namespace horner

@@ -1,0 +1,192 @@
+#include "lab/compare/compare.h"
+
+#include <gtest/gtest.h>
+
+#include "core/check.h"
+#include "lab/compare/verdict.h"
+
+namespace horner {
+namespace {
+
+CompareRun run_of(const std::string& mixer, double lr, int64_t seed, double valid, double test) {
+  CompareRun run;
+  run.mixer = mixer;
+  run.lr = lr;
+  run.seed = seed;
+  run.options.model.pattern = {"conv", mixer};
+  run.result.options = run.options;
+  run.result.valid.values["accuracy"] = valid;
+  run.result.test.values["accuracy"] = test;
+  for (int i = 0; i < 50; ++i)
+    run.result.test.by_example.push_back(test + (i % 2 == 0 ? .01 : -.01));
+  run.result.state_bytes = mixer == "softmax" ? 65536 : 4096;
+  run.result.curve = {{100, 1.0, valid}};
+  return run;
+}
+
+CompareResult made_up() {
+  CompareResult r;
+  r.options.seeds = 3;
+  r.metric = "accuracy";
+  const double noise[] = {0, .004, -.003};
+  for (int64_t s = 0; s < 3; ++s) {
+    r.runs.push_back(run_of("gla", 1e-3, s, .40 + noise[s], .41 + 2 * noise[s]));
+    r.runs.push_back(run_of("softmax", 1e-3, s, .99, .99 + noise[s]));
+    r.runs.push_back(run_of("taylor", 1e-3, s, .98, .988 - noise[s]));
+  }
+  return r;
+}
+
+TEST(Compare, NamesTellMixersApart) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(
+      short_names(
+          {"softmax:position.kind=none",
+           "taylor:order=2,position.kind=none",
+           "taylor:order=4,position.kind=none",
+           "gla"}
+      ),
+      (Names{"softmax", "taylor:order=2", "taylor:order=4", "gla"})
+  );
+  EXPECT_EQ(
+      short_names({"taylor:order=2", "gla:heads=2"}), (Names{"taylor:order=2", "gla:heads=2"})
+  );
+  const Names twice = {
+      "gla:heads=2,norm=rms", "gla:norm=rms,heads=2"};  // shortened they would be one
+  EXPECT_EQ(short_names(twice), twice);
+}
+
+TEST(Compare, VerdictInWords) {
+  CompareResult r = made_up();
+  sum_up(r);
+  EXPECT_EQ(r.reference, "softmax");
+  ASSERT_EQ(r.differences.size(), 2u);
+  EXPECT_TRUE(r.differences[0].shown());
+  EXPECT_FALSE(r.differences[1].shown());
+  EXPECT_NEAR(r.differences[0].seeds.mean, -.58 + 1e-3 / 3, 1e-9);
+  const std::string text = verdict(r);
+  EXPECT_NE(
+      text.find("On mqar over 3 paired seeds, softmax reaches accuracy 0.990, 64 KiB of state."),
+      std::string::npos
+  ) << text;
+  EXPECT_NE(text.find("No difference to softmax shown: taylor (-0.00"), std::string::npos) << text;
+  EXPECT_NE(text.find("Worse than softmax: gla (-0.580 ± 0.0"), std::string::npos) << text;
+  EXPECT_NE(
+      text.find("smallest state that keeps up with softmax is that of taylor: 4 KiB, 6 % of 64 KiB"
+      ),
+      std::string::npos
+  ) << text;
+}
+
+TEST(Compare, AReferenceThatLearnedNothingIsNoReference) {
+  CompareResult r = made_up();
+  r.baselines = {{"chance", .01, "any value"}, {"shortcut", .995, "any value of the context"}};
+  sum_up(r);
+  const std::string text = verdict(r);
+  EXPECT_NE(text.find("softmax itself does not beat \"shortcut\""), std::string::npos) << text;
+  EXPECT_EQ(text.find("smallest state"), std::string::npos) << text;
+}
+
+TEST(Compare, SmallerIsBetter) {
+  CompareResult r = made_up();
+  r.smaller = true;
+  sum_up(r);
+  EXPECT_NE(verdict(r).find("Better than softmax: gla"), std::string::npos);
+}
+
+// The learning rate is chosen on validation, whatever the test says, and an edge is flagged.
+TEST(Compare, LearningRateByValidation) {
+  CompareResult r;
+  r.metric = "accuracy";
+  r.options.seeds = 2;
+  for (int64_t s = 0; s < 2; ++s) {
+    r.runs.push_back(run_of("gla", 1e-3, s, .5, .9));
+    r.runs.push_back(run_of("gla", 1e-2, s, .6, .4));
+    r.runs.push_back(run_of("gla", 1e-1, s, .1, .1));
+  }
+  sum_up(r);
+  EXPECT_EQ(r.rows[0].lr, 1e-2);
+  EXPECT_NEAR(r.rows[0].score.mean, .4, 1e-12);
+  EXPECT_EQ(r.rows[0].grid.size(), 3u);
+  EXPECT_TRUE(r.rows[0].lr_note.empty());
+  for (CompareRun& run : r.runs) run.result.valid.values["accuracy"] = -run.lr;
+  sum_up(r);
+  EXPECT_EQ(r.rows[0].lr_note, "lowest of its grid");
+  EXPECT_NE(warnings(r)[0].find("wider --lr_grid"), std::string::npos);
+}
+
+TEST(Compare, FailedRunsAreReportedAndTheRestCounts) {
+  CompareResult r = made_up();
+  for (CompareRun& run : r.runs) {
+    if (run.mixer == "taylor" && run.seed == 1) run.failure = "step 7: the loss is nan";
+    if (run.mixer == "gla") run.failure = "out of memory";
+  }
+  sum_up(r);
+  ASSERT_EQ(r.rows.size(), 3u);
+  EXPECT_EQ(r.rows[0].failed, 3);
+  ASSERT_EQ(r.differences.size(), 1u);
+  EXPECT_EQ(r.differences[0].seeds.n, 2);
+  EXPECT_NE(warnings(r)[0].find("out of memory"), std::string::npos);
+  EXPECT_EQ(Json::parse(r.json().dump())["rows"][0]["score"]["mean"], Json());
+  for (CompareRun& run : r.runs) run.failure = "no";
+  sum_up(r);
+  EXPECT_EQ(verdict(r), "No run finished: nothing can be said.");
+}
+
+TEST(Compare, OneSeedSaysSo) {
+  CompareResult r;
+  r.metric = "accuracy";
+  r.options.seeds = 1;
+  r.runs = {run_of("softmax", 1e-3, 0, 1, 1), run_of("gla", 1e-3, 0, .5, .5)};
+  sum_up(r);
+  EXPECT_TRUE(r.differences[0].shown());
+  EXPECT_NE(verdict(r).find("over test examples"), std::string::npos);
+  EXPECT_NE(warnings(r)[0].find("One seed"), std::string::npos);
+}
+
+TEST(Compare, PlanPairsSeedsAndRefusesNonsense) {
+  CompareOptions o;
+  o.mixers = {"softmax", "gla:heads=2"};
+  o.lr_grid = {1e-3, 1e-2};
+  std::map<std::string, Budget> budgets;
+  const std::vector<CompareRun> runs = plan(o, budgets);
+  ASSERT_EQ(runs.size(), 12u);
+  EXPECT_EQ(
+      runs[2].options.model.pattern, (std::vector<std::string>{"conv:kind=dense", "gla:heads=2"})
+  );
+  EXPECT_EQ(runs[4].seed, 1);
+  o.mixers = {"softmax", "softmax"};
+  EXPECT_THROW(plan(o, budgets), UsageError);
+  o.mixers = {"softmaxx"};
+  EXPECT_THROW(plan(o, budgets), UsageError);
+  o = {};
+  o.model.pattern = {"conv"};
+  EXPECT_THROW(plan(o, budgets), UsageError);
+}
+
+TEST(Compare, EqualState) {
+  CompareOptions o;
+  o.mixers = {"gla", "retnet"};
+  o.iso = "state";
+  std::map<std::string, Budget> budgets;
+  plan(o, budgets);
+  EXPECT_LT(std::abs(budgets["retnet"].mismatch()), 0.01);
+  EXPECT_NE(budgets["retnet"].mixer, "retnet");
+}
+
+TEST(Compare, Crossovers) {
+  const std::vector<SpeedPoint> softmax = {{128, 0, 100, 0}, {512, 0, 50, 0}, {2048, 0, 12.5, 0}};
+  EXPECT_EQ(decode_crossover({{128, 0, 200, 0}}, softmax), 0);
+  EXPECT_EQ(decode_crossover({{128, 0, 50, 0}, {512, 0, 20, 0}, {2048, 0, 5, 0}}, softmax), -1);
+  const double T = decode_crossover({{128, 0, 50, 0}, {512, 0, 100, 0}}, softmax);
+  EXPECT_NEAR(T, 256, 1e-9);  // half way on both log axes
+  ModelOptions own, cache;
+  own.pattern = {"retnet"};
+  const int64_t at = memory_crossover(own, cache);
+  EXPECT_LT(state_bytes(own, at), state_bytes(cache, at));
+  EXPECT_GE(state_bytes(own, at - 1), state_bytes(cache, at - 1));
+  EXPECT_EQ(memory_crossover(cache, cache), -1);
+}
+
+}  // namespace
+}  // namespace horner

@@ -1,0 +1,122 @@
+#include "lab/verify/verify.h"
+
+#include "core/check.h"
+#include "core/device.h"
+#include "core/options.h"
+#include "mixers/contract.h"
+
+namespace horner {
+namespace {
+
+Dims checked_dims(const VerifyOptions& o) {
+  for (const auto& [name, value] :
+       {std::pair{"B", o.B}, {"T", o.T}, {"H", o.H}, {"G", o.G}, {"K", o.K}, {"V", o.V}}) {
+    HORNER_CHECK(value >= 1, "{} must be at least 1, got {}", name, value);
+  }
+  HORNER_CHECK(o.H % o.G == 0, "H must be a multiple of G, got H = {} and G = {}", o.H, o.G);
+  return {.B = o.B, .T = o.T, .H = o.H, .G = o.G, .K = o.K, .V = o.V};
+}
+
+struct Check {
+  VerifyRow row;
+  std::function<Measure()> measure;
+};
+
+std::vector<Check> op_checks(const VerifyOptions& options) {
+  const Dims dims = checked_dims(options);
+  const at::Device device = find_device(options.device);
+  std::vector<const Op*> chosen;
+  for (const std::string& name : options.op) chosen.push_back(&find_op(name));
+  if (chosen.empty()) {
+    for (const Op& op : ops()) chosen.push_back(&op);
+  }
+  std::vector<Check> list;
+  for (const Op* op : chosen) {
+    for (const Variant& variant : op->variants) {
+      const Case c{*op, variant, dims, device, uint64_t(options.seed)};
+      for (const Property& p : contract()) {
+        list.push_back({{op->name, variant.name, p.name, p.meaning, {}, {}}, [=] {
+                          return p.measure(c);
+                        }});
+      }
+    }
+  }
+  return list;
+}
+
+std::vector<Check> mixer_checks(const VerifyOptions& options) {
+  const Dims dims = checked_dims(options);
+  HORNER_CHECK(
+      dims.B >= 2 && dims.T >= 3, "mixers are verified with B of at least 2 and T of at least 3"
+  );
+  HORNER_CHECK(
+      options.D >= 16 && options.D % 16 == 0, "D must be a multiple of 16, got {}", options.D
+  );
+  const at::Device device = find_device(options.device);
+  std::vector<const MixerType*> chosen;
+  for (const std::string& name : options.mixer) chosen.push_back(&find_mixer(name));
+  if (chosen.empty()) {
+    for (const MixerType& type : mixers()) chosen.push_back(&type);
+  }
+  std::vector<Check> list;
+  for (const MixerType* type : chosen) {
+    for (const std::string& variant : type->variants) {
+      const MixerCase c{*type, variant, dims.B, dims.T, options.D, device, uint64_t(options.seed)};
+      for (const MixerProperty& p : mixer_contract()) {
+        list.push_back({{type->name, variant, p.name, p.meaning, {}, {}}, [=] {
+                          return p.measure(c);
+                        }});
+      }
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+VerifyReport verify(const VerifyOptions& options, const Tell& tell) {
+  const std::vector<Check> checks =
+      options.mixers || !options.mixer.empty() ? mixer_checks(options) : op_checks(options);
+  VerifyReport report{options, describe_device(find_device(options.device)), {}};
+  for (const Check& check : checks) {
+    VerifyRow row = check.row;
+    tell(size_t(&check - checks.data()), checks.size(), row.subject, row.property);
+    try {
+      row.measure = check.measure();
+    } catch (const std::exception& error) {
+      row.failure = error.what();
+      row.failure = row.failure.substr(0, row.failure.find('\n'));
+    }
+    if (row.measure.applies) report.rows.push_back(row);
+  }
+  return report;
+}
+
+size_t VerifyReport::failed() const {
+  return size_t(std::count_if(rows.begin(), rows.end(), [](const VerifyRow& row) {
+    return !row.holds();
+  }));
+}
+
+Json VerifyReport::json() const {
+  Json list = Json::array();
+  for (const VerifyRow& row : rows) {
+    list.push_back(
+        {{options.mixers || !options.mixer.empty() ? "mixer" : "op", row.subject},
+         {"variant", row.variant},
+         {"property", row.property},
+         {"error", row.measure.error},
+         {"bound", row.measure.bound},
+         {"holds", row.holds()}}
+    );
+    if (!row.failure.empty()) list.back()["failure"] = row.failure;
+  }
+  return {
+      {"device", device},
+      {"options", to_json(options)},
+      {"checks", rows.size()},
+      {"failed", failed()},
+      {"rows", list}};
+}
+
+}  // namespace horner

@@ -1,0 +1,47 @@
+#include "nn/features/luna.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <cmath>
+
+#include "nn/features/scalar_networks.h"
+
+namespace horner {
+
+LunaMap::LunaMap(torch::nn::Module& m, int64_t K, const LunaMapOptions& o) : o_(o) {
+  check_at_least(m.name(), "map.projections", double(o.projections), 1);
+  check_at_least(m.name(), "map.channels", double(o.channels), 1);
+  check_at_least(m.name(), "map.hidden", double(o.hidden), 1);
+  const int64_t M = o.projections, R = o.channels, E = o.hidden;
+  const double bound = 1 / std::sqrt(double(E));
+  w_ = m.register_parameter("map_w", normal({M, K}, 1 / std::sqrt(double(K))));
+  b_ = m.register_parameter("map_b", at::zeros({M}));
+  fc1_ = m.register_parameter("map_fc1", uniform({o.shared ? 1 : R, E}, -1, 1));
+  bias1_ = m.register_parameter("map_bias1", uniform({o.shared ? 1 : R, E}, -1, 1));
+  fc2_ = m.register_parameter("map_fc2", uniform({R, E}, -bound, bound));
+  bias2_ = m.register_parameter("map_bias2", uniform({R}, -bound, bound));
+}
+
+at::Tensor LunaMap::networks(const at::Tensor& u) const {
+  const Networks all{fc1_, bias1_, fc2_, bias2_};
+  if (can_apply(u, all)) return apply_networks(u, all);
+  const at::Tensor hidden =
+      (u.unsqueeze(-1).unsqueeze(-1) * fc1_ + bias1_).relu();  // (...,M,R|1,E)
+  const at::Tensor y = o_.shared ? at::matmul(hidden.squeeze(-2), fc2_.to(hidden.scalar_type()).t())
+                                 : (hidden * fc2_).sum(-1);
+  return y + bias2_;
+}
+
+at::Tensor LunaMap::operator()(const at::Tensor& given) const {
+  const at::Tensor x = wide(given);
+  const at::Tensor u = wide(at::matmul(x, w_.to(x.scalar_type()).t())) + b_;  // (...,M)
+  at::Tensor y = networks(u);                                                 // (...,M,R)
+  if (o_.nonnegative) y = y.relu();
+  y = y.flatten(-2) / std::sqrt(double(o_.projections));
+  if (o_.envelope == "gauss")
+    y = y * (-x.square().sum(-1, true) / (2 * std::sqrt(double(x.size(-1))))).exp();
+  return y;
+}
+
+}  // namespace horner

@@ -1,0 +1,134 @@
+#include "nn/pass.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
+
+#include "core/check.h"
+#include "ops/linear/exponential_gate.h"
+
+namespace horner {
+
+Pass::Pass(const State& before, const Context& context, bool looks)
+    : context_(context), before_(before), looks_(looks) {
+  if (!context.cu_seqlens.defined()) return;
+  const at::Tensor starts = context.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
+  starts_.assign(starts.data_ptr<int64_t>(), starts.data_ptr<int64_t>() + starts.numel());
+}
+
+at::Tensor Pass::carried() {
+  if (before_.empty()) return {};
+  HORNER_CHECK(next_ < before_.parts.size(), "the state has {} parts, more are read", next_);
+  return before_.parts[next_++];
+}
+
+void Pass::carry(const at::Tensor& part) {
+  // A view would keep all the tokens that it was cut from.
+  after_.parts.push_back(part.storage().nbytes() > part.nbytes() ? part.clone() : part);
+}
+
+State Pass::rest() {
+  State own;
+  while (next_ < before_.parts.size()) own.parts.push_back(before_.parts[next_++]);
+  return own;
+}
+
+at::Tensor Pass::position(const at::Tensor& x) {
+  return over_time(x, [](const at::Tensor& y, at::Tensor& seen) {
+    const at::Tensor t = at::arange(y.size(1), y.device()).unsqueeze(0);
+    const at::Tensor place = seen.defined() ? seen.unsqueeze(1) + t : t;
+    seen = seen.defined() ? seen + y.size(1)
+                          : at::full({y.size(0)}, y.size(1), y.options().dtype(at::kLong));
+    return place;
+  });
+}
+
+at::Tensor Pass::length(const at::Tensor& x) {
+  return each(x, [](const at::Tensor& y) {
+    return at::full({y.size(0), 1}, y.size(1), y.options().dtype(at::kLong));
+  });
+}
+
+at::Tensor Pass::running_sum(const at::Tensor& x) {
+  return over_time(x, [](const at::Tensor& y, at::Tensor& before) {
+    if (!before.defined()) before = at::zeros_like(y.sum(1));
+    const at::Tensor sum = at::cat({before.unsqueeze(1), y}, 1).cumsum(1);
+    before = sum.select(1, y.size(1));
+    return sum.narrow(1, 1, y.size(1));
+  });
+}
+
+Options Pass::with_form(Options options) const {
+  options.form = context_.form;
+  options.chunk = context_.chunk;
+  options.final_state = options.causal && context_.keep_state;
+  return options;
+}
+
+Result Pass::run(std::string_view name, Inputs in, Options options) {
+  if (in.q.defined()) in.q = in.q.to(in.v.scalar_type());
+  if (in.k.defined()) in.k = in.k.to(in.v.scalar_type());
+  const Op& op = find_op(name);
+  in.cu_seqlens = context_.cu_seqlens;
+  Result result = horner::run(op, in, rest(), with_form(options));
+  for (const at::Tensor& part : result.state.parts) carry(part);
+  core = {&op, in, options, {}, {}, result.o, {}};
+  return result;
+}
+
+Result Pass::run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Options options) {
+  qkv.cu_seqlens = context_.cu_seqlens;
+  Result result = exponential_gate(qkv, i, f, rest(), with_form(options));
+  for (const at::Tensor& part : result.state.parts) carry(part);
+  if (!looks_) return result;
+  core = {&find_op("linear"), qkv, options, {}, {}, result.o, {}};  // without the stabiliser
+  core.in.k = qkv.k * i.exp().unsqueeze(-1);
+  core.in.g = f;
+  Inputs ones = core.in;
+  ones.v = at::ones_like(qkv.v.narrow(3, 0, 1));
+  core.eta = horner::run(*core.op, ones, {}, options).o.squeeze(-1).abs().clamp_min(1.0);
+  return result;
+}
+
+Result Pass::run_learned(Inputs in, Options options, const at::Tensor& c) {
+  in.q = in.q.to(in.v.scalar_type());
+  in.k = in.k.to(in.v.scalar_type());
+  in.cu_seqlens = context_.cu_seqlens;
+  const Op& op = find_op("power");
+  const State before = rest();
+  const at::Tensor numbers = c.detach().to(at::kCPU, at::kDouble).contiguous();
+  const double* first = numbers.data_ptr<double>();
+  options.coefficients.assign(first, first + numbers.numel());
+  Result result;
+  if (c.requires_grad() && at::GradMode::is_enabled()) {
+    at::Tensor o;
+    for (int64_t n = 0; n <= options.order; ++n) {
+      Options one = with_form(options);
+      one.coefficients.assign(size_t(options.order) + 1, 0.0);
+      one.coefficients[size_t(n)] = 1.0;
+      result = horner::run(op, in, before, one);  // the state does not depend on the coefficients
+      const at::Tensor term = c.select(0, n).to(result.o.scalar_type()) * result.o;
+      o = o.defined() ? o + term : term;
+    }
+    result.o = o;
+  } else {
+    result = horner::run(op, in, before, with_form(options));
+  }
+  for (const at::Tensor& part : result.state.parts) carry(part);
+  core = {&op, in, options, {}, {}, result.o, {}};
+  return result;
+}
+
+at::Tensor Pass::divide(const at::Tensor& o, const at::Tensor& eta) {
+  core.eta = core.eta.defined() ? core.eta * eta : eta;
+  core.o = o / eta.unsqueeze(-1).to(o.scalar_type());
+  return core.o;
+}
+
+at::Tensor Pass::add_skip(const at::Tensor& o, const at::Tensor& Du, const at::Tensor& skip) {
+  core.skip = skip;
+  core.o = o + Du.to(o.scalar_type());  // skip v itself has no gradient where v nearly vanishes
+  return core.o;
+}
+
+}  // namespace horner

@@ -1,0 +1,71 @@
+#include <ATen/Functions.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "nn/selective_scan.cuh"
+#include "nn/selective_scan.h"
+
+namespace horner {
+namespace {
+
+constexpr int64_t N = cuda::kScanStates;
+
+int64_t blocks(int64_t n, int64_t of) { return (n + of - 1) / of; }
+
+cuda::SelectiveScan problem(const Selective& x, const at::Tensor& marks) {
+  cuda::SelectiveScan p{};
+  p.B = x.u.size(0);
+  p.T = x.u.size(1);
+  p.E = x.u.size(2);
+  p.bf16 = x.u.scalar_type() == at::kBFloat16;
+  p.u = x.u.const_data_ptr();
+  p.dt = x.dt.const_data_ptr<float>();
+  p.A = x.A.const_data_ptr<float>();
+  p.Bt = x.B.const_data_ptr<float>();
+  p.Ct = x.C.const_data_ptr<float>();
+  p.marks = marks.data_ptr<float>();
+  return p;
+}
+
+Scanned forward(const Selective& x, at::Tensor& marks) {
+  const c10::cuda::CUDAGuard device(x.u.device());
+  const int64_t B = x.u.size(0), T = x.u.size(1), E = x.u.size(2);
+  marks = at::empty({B, blocks(T, cuda::kScanTokens), E, N}, x.dt.options());
+  const Scanned out{at::empty_like(x.dt), at::empty({B, E, N}, x.dt.options())};
+  cuda::SelectiveScan p = problem(x, marks);
+  p.y = out.y.mutable_data_ptr<float>();
+  p.last = out.last.mutable_data_ptr<float>();
+  C10_CUDA_CHECK(cuda::selective_forward(p, at::cuda::getCurrentCUDAStream(x.u.device().index())));
+  return out;
+}
+
+ScanGrads backward(const Selective& x, const at::Tensor& marks, const at::Tensor& dy) {
+  const c10::cuda::CUDAGuard device(x.u.device());
+  const int64_t B = x.u.size(0), T = x.u.size(1), E = x.u.size(2);
+  ScanGrads d;
+  d.du = at::empty_like(x.u);
+  d.ddt = at::empty_like(x.dt);
+  const at::Tensor dA = at::empty({B, E, N}, x.dt.options());
+  const at::Tensor dBC = at::empty({B, T, blocks(E, cuda::kScanChannels), 2 * N}, x.dt.options());
+  cuda::SelectiveScan p = problem(x, marks);
+  p.dy = dy.const_data_ptr<float>();
+  p.du = d.du.mutable_data_ptr();
+  p.ddt = d.ddt.mutable_data_ptr<float>();
+  p.dA = dA.mutable_data_ptr<float>();
+  p.dBC = dBC.mutable_data_ptr<float>();
+  C10_CUDA_CHECK(cuda::selective_backward(p, at::cuda::getCurrentCUDAStream(x.u.device().index())));
+  d.dA = dA.sum(0);
+  const at::Tensor both = dBC.sum(2);
+  d.dB = both.narrow(2, 0, N);
+  d.dC = both.narrow(2, N, N);
+  return d;
+}
+
+const bool registered = [] {
+  selective_kernels() = {forward, backward};
+  return true;
+}();
+
+}  // namespace
+}  // namespace horner

@@ -1,0 +1,261 @@
+// `linear`, level 2: the warpgroups that compute y from the copies of the state.
+#pragma once
+
+#include "ops/linear/chunked/carry.cuh"
+
+namespace horner::cuda {
+namespace {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+
+// P_ts times M_ts for s <= t, else 0; mirrored in reverse. G of the queries, and of the keys. A masked exponent may be
+// positive: its power is dropped.
+template <bool kDecay, bool kReverse>
+__device__ void decay_mask(float (&P)[32], const float* G, const float* keys, const Place& at) {
+  const float *rows = kReverse ? keys : G, *columns = kReverse ? G : keys;
+  const float G0 = kDecay ? rows[at.row] : 0.f, G1 = kDecay ? rows[at.row + 8] : 0.f;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float2 Gs =
+        kDecay ? *reinterpret_cast<const float2*>(columns + 8 * j + at.pair) : float2{};
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const int r = at.row + 8 * (e / 2), column = 8 * j + at.pair + e % 2;
+      const float difference = (e / 2 ? G1 : G0) - (e % 2 ? Gs.y : Gs.x);
+      if (kDecay) P[4 * j + e] *= exp2_fast(kReverse ? -difference : difference);
+      if (kReverse ? column < r : column > r) P[4 * j + e] = 0.f;
+    }
+  }
+}
+
+// Lanes that differ in bit 2 kHalf swap halves of 2 kHalf values and add: each keeps its own half.
+template <int kHalf>
+__device__ void add_halves(float (&x)[16]) {
+  const bool upper = threadIdx.x & (2 * kHalf);
+#pragma unroll
+  for (int e = 0; e < kHalf; ++e) {
+    const float low = x[e], high = x[e + kHalf];
+    x[e] = (upper ? high : low) + __shfl_xor_sync(~0u, upper ? low : high, 2 * kHalf);
+  }
+}
+
+// The threads of one of the groups.
+__device__ void group_sync(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroup) : "memory");
+}
+
+// Row and column sums of E_ts = P_ts (x_t.v_s), s < t.
+template <int kRows, Role kRole>
+__device__ void sum_inner(
+    const float (&P)[32], float (&E)[32], Memory<kRows, kRole>& m, int i, const Place& at
+) {
+  float r0 = 0.f, r1 = 0.f, columns[16];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const bool diagonal = at.row + 8 * (e / 2) == 8 * j + at.pair + e % 2;
+      E[4 * j + e] = diagonal ? 0.f : P[4 * j + e] * E[4 * j + e];
+    }
+    r0 += E[4 * j] + E[4 * j + 1];
+    r1 += E[4 * j + 2] + E[4 * j + 3];
+    columns[2 * j] = E[4 * j] + E[4 * j + 2];
+    columns[2 * j + 1] = E[4 * j + 1] + E[4 * j + 3];
+  }
+  add_halves<8>(columns);  // over the lanes of the same columns; each keeps two of 16 sums
+  add_halves<4>(columns);
+  add_halves<2>(columns);
+  const int j = (at.lane & 16 ? 4 : 0) + (at.lane & 8 ? 2 : 0) + (at.lane & 4 ? 1 : 0);
+  *reinterpret_cast<float2*>(m.inner_columns[i & 3][at.warp] + 8 * j + at.pair) = {
+      columns[0], columns[1]};
+  r0 = quad_sum(r0);
+  r1 = quad_sum(r1);
+  if (at.lane % 4 == 0) m.inner_rows[i & 3][at.row] = r0, m.inner_rows[i & 3][at.row + 8] = r1;
+}
+
+// A warp's rows of a tile, as A operands.
+__device__ void load_operands(uint32_t (&x)[4][4], const unsigned char* tile, const Place& at) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const int r = 16 * at.warp + at.lane % 16, unit = 2 * j + at.lane / 16;
+    load_matrices(x[j], shared_address(tile) + tile_offset(r, unit));
+  }
+}
+
+// x_t.y_t of the thread's two rows, this lane's part; and the sum to memory.
+__device__ float2 rows_by_rows(const uint32_t (&x)[4][4], const float (&Y)[32]) {
+  float sum[2] = {0.f, 0.f};
+#pragma unroll
+  for (int e = 0; e < 16; ++e) {
+    const uint32_t two = x[e / 4][e % 4];
+    sum[e % 2] += Y[2 * e] * low_half(two) + Y[2 * e + 1] * high_half(two);
+  }
+  return {sum[0], sum[1]};
+}
+__device__ void store_flow(float* to, float2 flow, float scale, int rows, const Place& at) {
+  const float first = quad_sum(flow.x) * scale, second = quad_sum(flow.y) * scale;
+  if (at.lane % 4 == 0 && at.row < rows) to[at.row] = first;
+  if (at.lane % 4 == 0 && at.row + 8 < rows) to[at.row + 8] = second;
+}
+
+__device__ inline uint4 add_pairs(uint4 x, uint4 y) {
+  const auto add = [](uint32_t a, uint32_t b) {
+    return pack(low_half(a) + low_half(b), high_half(a) + high_half(b));
+  };
+  return {add(x.x, y.x), add(x.y, y.y), add(x.z, y.z), add(x.w, y.w)};
+}
+
+__device__ void store_y(
+    const float (&Y)[32],
+    float scale,
+    const Rows& out,
+    const Sweep& p,
+    const Job& job,
+    int chunk,
+    unsigned char* staged,
+    const Place& at
+) {
+  const int rows = tokens_in(p, chunk);
+  const int64_t first = int64_t(chunk) * 64 * out.t + job.first_column;
+  if (p.wide_y) {
+    float* to = head<float>(out, job) + first;
+#pragma unroll
+    for (int e = 0; e < 32; e += 2) {
+      const int r = at.row + 8 * (e / 2 % 2), column = 8 * (e / 4) + at.pair;
+      if (r >= rows || column >= job.width) continue;
+      float2& y = *reinterpret_cast<float2*>(to + r * out.t + column);
+      const float2 before = p.add_y ? y : float2{0.f, 0.f};
+      y = {before.x + Y[e] * scale, before.y + Y[e + 1] * scale};
+    }
+    return;
+  }
+  __nv_bfloat16* to = head<__nv_bfloat16>(out, job) + first;
+  store_pairs(staged, Y, scale, at);
+  __syncwarp();
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const int r = 16 * at.warp + 4 * n + at.lane / 8, unit = at.lane % 8;
+    uint4 value = *reinterpret_cast<const uint4*>(staged + tile_offset(r, unit));
+    if (r >= rows || unit * 8 >= job.width) continue;
+    uint4& y = *reinterpret_cast<uint4*>(to + r * out.t + unit * 8);
+    if (p.add_y) value = add_pairs(value, y);
+    y = value;
+  }
+  __syncwarp();
+}
+
+// y_t = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s. Registers: P = q k^T and y, and for the crossing sums
+// x and E = x v^T. One group has the even chunks, one the odd: while one waits for its products, the other computes.
+template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
+__device__ void compute_y(
+    const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m, int group
+) {
+  constexpr bool kCross = kCrosses<kRole>;
+  const Place at;
+  const int64_t crossing = (int64_t(job.block) * p.B * p.H + job.bh) * p.T;
+  for (int i = group; i < job.chunks; i += 2) {
+    const int c = chunk_at<kReverse>(job, i), rows = tokens_in(p, c), slot = i % m.kStages;
+    const int64_t t = int64_t(c) * 64;
+    const Stage<kRows, kRole>& s = m.at(i);
+    const uint32_t qs = shared_address(s.q), ks = shared_address(s.k), vs = shared_address(s.v);
+    m.wait_full(i);
+
+    uint32_t x[4][4];
+    if constexpr (kCross) load_operands(x, s.x[0], at);
+    float P[32], Y[32], E[32];
+    product_fence();
+#pragma unroll
+    for (int j = 0; j < kRows / 16; ++j) {  // P = q k^T
+      const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
+      product<false, false>(P, operand(qs + step), operand(ks + step), j > 0);
+    }
+    if constexpr (kRole == Role::dq) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) product<false>(E, x[j], operand(vs + j * 32), j > 0);  // x v^T
+    }
+    product_commit();
+    m.wait_copied(i);
+    product_fence();
+#pragma unroll
+    for (int j = 0; j < kRows / 16; ++j) {  // Y = q S
+      const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
+      const uint32_t S = shared_address(m.S[i & 1]);
+      if constexpr (kTurned<kDecay, kNorm>) {
+        product<false, false>(Y, operand(qs + step), operand(S + step), j > 0);
+      } else {
+        product<false, true>(Y, operand(qs + step), operand(S + j * 2048), j > 0);
+      }
+    }
+    product_commit();
+
+    const float R0 = kDecay ? m.read[slot][at.row] : 1.f;
+    const float R1 = kDecay ? m.read[slot][at.row + 8] : 1.f;
+    Denominators den;
+    if constexpr (kNorm == Norm::divides) {
+      den = rows_by_sums<kRows>(s.q, m.sums[slot], R0, R1, at);
+      if (p.norm.floor)
+        den.floor[0] = m.shift[slot][at.row], den.floor[1] = m.shift[slot][at.row + 8];
+    }
+    product_wait<1>();
+    settle(P);
+    if constexpr (kNorm == Norm::shifts) shift_products<kReverse>(P, m.shift[slot], Place::anew());
+    constexpr bool kGains = kDecay && kNorm != Norm::none;
+    decay_mask<kDecay, kReverse>(P, m.G[slot], kGains ? m.keys[slot] : m.G[slot], at);
+    if constexpr (kRole == Role::dq) {
+      settle(E);
+      sum_inner(P, E, m, i, at);
+    }
+    uint32_t pw[4][4];
+#pragma unroll
+    for (int e = 0; e < 16; ++e) pw[e / 4][e % 4] = pack(P[2 * e], P[2 * e + 1]);
+    if constexpr (kNorm == Norm::divides) add_weights(den, p.norm.floor != nullptr, P, pw);
+
+    product_wait<0>();
+    settle(Y);
+    m.arrive(m.taken[i & 1]);
+    if constexpr (kNorm == Norm::shifts)
+      shift_state<kReverse>(Y, m.sums[slot], m.shift[slot], Place::anew());
+    if constexpr (kDecay) {
+#pragma unroll
+      for (int e = 0; e < 32; ++e) Y[e] *= e / 2 % 2 ? R1 : R0;  // e^{G_t} q_t S
+    }
+    float2 flow = {0.f, 0.f};  // x_t . (part from the state)
+    if constexpr (kCross) {
+      if (kNorm != Norm::none) load_operands(x, s.x[0], Place::anew());  // as registers are few
+      flow = rows_by_rows(x, Y);
+    }
+    product_fence();
+#pragma unroll
+    for (int j = 0; j < 4; ++j) product<true>(Y, pw[j], operand(vs + j * 2048), true);  // + P v
+    product_commit();
+    if constexpr (kCross) store_flow(out.flow + crossing + t, flow, float(p.scale), rows, at);
+    product_wait<0>();
+    settle(Y);
+    m.template release<kDecay>(i, job.chunks);
+    if (kRole == Role::dk && kGains && out.whole)
+      store_flow(out.whole + crossing + t, rows_by_rows(x, Y), float(p.scale), rows, at);
+    if constexpr (kNorm == Norm::divides) {
+      divide(Y, den, p, job, t, rows, at);
+      store_y(Y, 1.f, p.y, p, job, c, m.y[group], at);
+      if (p.norm.rest.data) {
+        leave_rest(Y);
+        store_y(Y, 1.f, p.norm.rest, p, job, c, m.y[group], at);
+      }
+    } else {
+      store_y(Y, float(p.scale), p.y, p, job, c, m.y[group], at);
+    }
+    if constexpr (kRole == Role::dq) group_sync(group);
+    if (kRole == Role::dq && at.thread < rows) {
+      const auto& columns = m.inner_columns[i & 3];
+      const float later = (columns[0][at.thread] + columns[1][at.thread]) +
+                          (columns[2][at.thread] + columns[3][at.thread]);
+      out.inner[crossing + t + at.thread] =
+          (later - m.inner_rows[i & 3][at.thread]) * float(p.scale);
+    }
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace horner::cuda
