@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 Form = Literal[
-    "auto", "recurrent", "parallel", "chunked", "step",
-    "step kernel", "chunked kernel", "parallel kernel", "wide kernel", "recurrent kernel",
-    "direct kernel"
+    "auto", "recurrent", "step", "parallel", "chunked",
+    "step kernel", "chunked kernel", "wide kernel", "parallel kernel", "direct kernel",
+    "recurrent kernel",
 ]
 Arguments = ParamSpec("Arguments")
 
@@ -148,6 +148,7 @@ def linear(
     k: Tensor,
     v: Tensor,
     g: Tensor | None = None,
+    i: Tensor | None = None,
     state: Sequence[Tensor] | None = None,
     cu_seqlens: Tensor | None = None,
     *,
@@ -155,7 +156,7 @@ def linear(
     chunk: int = 64,
     scale: float | None = None,
     causal: bool = True,
-    norm: Literal["none", "sum"] = "none",
+    norm: Literal["none", "sum", "bounded"] = "none",
     eps: float = 1e-30,
     log_norm: bool = False,
     final_state: bool = False,
@@ -166,11 +167,14 @@ def linear(
         z_t   = diag(exp g_t) z_{t-1} + k_t^T,  den_t = scale q_t z_t
         o_t   = scale q_t S_t                                                 norm = none
         o_t   = scale q_t S_t / max(den_t, eps), norm_t = log den_t           norm = sum
+        o_t   = scale q_t S_t / max(|den_t|, 1), keys weighted by exp i_t     norm = bounded
 
     In both directions the decay between t and s is the same as between s and t.
 
     q (B,T,H,K), k (B,T,G,K), v (B,T,G,V), g (B,T,G) or (B,T,G,K): log-decay <= 0; o (B,T,H,V),
     norm (B,T,H), state S (B,G,K,V), with norm = sum (B,G,K,V+1) and z in its last column.
+    i (B,T,G) is mLSTM's input gate, any number; it goes with norm = bounded and g (B,T,G). Its state
+    is S e^{-m} (B,G,K,V+1) and the running maximum m (B,G), so that e^i never overflows.
     scale: 1 by default.
     """
     o, state_final, log_den = torch.ops.horner.linear(
@@ -178,6 +182,7 @@ def linear(
         k,
         v,
         g,
+        i,
         state,
         cu_seqlens,
         form=form,

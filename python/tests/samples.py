@@ -30,6 +30,7 @@ class Sample:
     options: dict[str, Any] = field(default_factory=dict)
     decay: str = ""
     complex: bool = False
+    exponential: bool = False  # an input gate; the state is then stored by a maximum, which takes no gradient
 
     @property
     def call(self) -> Callable[..., horner.Result]:
@@ -47,7 +48,7 @@ class Sample:
     def everything(self) -> dict[str, Any]:
         """The options, and every output that the op then has."""
         more = {"log_norm": True} if self.has_norm else {}
-        return self.options | more | {"final_state": True}
+        return self.options | more | ({} if self.exponential else {"final_state": True})
 
     def inputs(
         self, B: int = 2, T: int = 7, dtype: torch.dtype = torch.float64, seed: int = 0
@@ -71,6 +72,8 @@ class Sample:
         if self.op == "delta":
             x["k"] = torch.nn.functional.normalize(x["k"], dim=-1)
             x["beta"] = 2 * torch.rand((B, T, G), generator=random, dtype=dtype)
+        if self.exponential:
+            x["i"] = normal(B, T, G)
         if self.decay:
             x["g"] = log_decay(B, T, G, *DECAY[self.decay])
         return x
@@ -89,6 +92,7 @@ SAMPLES = [
     Sample("linear", "head", {"scale": 0.5}, "head"),
     Sample("linear", "key", {}, "key"),
     Sample("linear", "sum", {"norm": "sum"}, "head"),
+    Sample("linear", "exponential", {"norm": "bounded"}, "head", exponential=True),
     Sample("linear", "both", {"causal": False}, "key"),
     Sample("delta", "plain"),
     Sample("delta", "gated", {"scale": 0.5}, "head"),

@@ -91,7 +91,7 @@ def test_mlstm_is_linear(case: str) -> None:
     k = x["k"] * torch.exp(x["i"] - now)[..., None]
     v = torch.nn.functional.pad(x["v"], (0, 1), value=1.0)  # (B,T,G,V+1)
     state = [torch.cat([x["C0"], x["n0"][..., None]], -1)] if "C0" in x else []
-    result = horner.linear(x["q"], k, v, g, state, final_state=True, chunk=4)
+    result = horner.linear(x["q"], k, v, g, state=state, final_state=True, chunk=4)
     r = x["q"].shape[2] // now.shape[2]
     floor = torch.exp(-now).repeat_interleave(r, 2)[..., None]  # (B,T,H,1)
     o = result.o[..., :-1] / torch.maximum(result.o[..., -1:].abs(), floor)

@@ -22,7 +22,9 @@ int64_t state_bytes(const Op& op) {
   const at::Tensor x =
       at::empty({1, kTokens, 1, kDim}, at::TensorOptions().device(at::kMeta).dtype(at::kFloat));
   Inputs in;
-  for (const Input& input : op.inputs) in.*input.tensor = x;
+  for (const Input& input : op.inputs) {
+    if (!input.optional) in.*input.tensor = x;
+  }
   return op.zero_state(in, kTokens, op.defaults).bytes();
 }
 
@@ -37,11 +39,11 @@ int64_t usual_bytes(const MixerType& type) {
   return state_bytes(type, kWidth, kMixerTokens, type.parse(type.usual));
 }
 
-std::vector<std::string> forms(const Op& op) {
-  std::vector<std::string> list = {"recurrent"};
-  if (op.parallel != nullptr) list.emplace_back("parallel");
-  if (op.chunked != nullptr) list.emplace_back("chunked");
-  list.emplace_back("step");
+std::vector<std::string> forms(const Op& op, bool kernels) {
+  std::vector<std::string> list;
+  for (const Form& form : op.forms) {
+    if ((form.place == Place::cuda) == kernels) list.emplace_back(form.name);
+  }
   return list;
 }
 
@@ -64,7 +66,9 @@ Json as_json(const TaskType& type) {
 }
 
 // Every form runs on both; where there are kernels, a GPU takes them first.
-std::string devices(const Op& op) { return op.kernels.empty() ? "CPU, GPU" : "CPU, GPU kernels"; }
+std::string devices(const Op& op) {
+  return forms(op, true).empty() ? "CPU, GPU" : "CPU, GPU kernels";
+}
 
 const Op* op_of(const MixerType& type) {  // null: it has none; as the contract makes it
   constexpr int64_t D = 16;
@@ -101,8 +105,8 @@ Json as_json() {
         {{"name", op.name},
          {"equation", op.equation},
          {"inputs", inputs(op)},
-         {"forms", forms(op)},
-         {"kernels", op.kernels},
+         {"forms", forms(op, false)},
+         {"kernels", forms(op, true)},
          {"state_bytes", state_bytes(op)},
          {"options", options},
          {"variants", variants}}
@@ -129,7 +133,7 @@ Table as_table() {
          std::string(op.equation),
          fmt::format("{}", fmt::join(inputs(op), " ")),
          short_bytes(double(state_bytes(op))),
-         fmt::format("{}", fmt::join(forms(op), " ")),
+         fmt::format("{}", fmt::join(forms(op, false), " ")),
          devices(op)}
     );
   }

@@ -13,14 +13,21 @@
 namespace horner {
 namespace {
 
+// How much of what is allowed the error is.
+double share(const Measure& m) { return m.bound > 0 ? m.error / m.bound : m.error; }
+
 const VerifyRow* worst(
-    const VerifyReport& report, std::string_view subject, std::string_view property
+    const VerifyReport& report,
+    std::string_view subject,
+    std::string_view form,
+    std::string_view property
 ) {
   const VerifyRow* found = nullptr;
   for (const VerifyRow& row : report.rows) {
-    if (row.subject != subject || row.property != property) continue;
-    const bool worse = found == nullptr || (found->holds() && !row.holds()) ||
-                       (found->holds() == row.holds() && row.measure.error > found->measure.error);
+    if (row.subject != subject || row.form != form || row.property != property) continue;
+    const bool worse =
+        found == nullptr || (found->holds() && !row.holds()) ||
+        (found->holds() == row.holds() && share(row.measure) > share(found->measure));
     if (worse) found = &row;
   }
   return found;
@@ -41,24 +48,25 @@ std::string cell(const VerifyRow* row) {
   return short_number(row->measure.error) + (row->holds() ? "" : " FAILS");
 }
 
-// One row a property, one column an op; each cell the worst variant.
-Table summary(const VerifyReport& report) {
-  const auto columns = distinct(report, &VerifyRow::subject);
-  Table table{{"property", "at most"}, {}};
-  for (const std::string_view op : columns) table.head.emplace_back(op);
-  table.head.emplace_back("meaning");
+// With what is allowed, where that depends on the case.
+std::string bounded_cell(const VerifyRow* row) {
+  if (row == nullptr || row->measure.bound == 0) return cell(row);
+  return fmt::format("{} / {}", cell(row), short_number(row->measure.bound));
+}
+
+// The properties of one op: a column for each form, each cell the worst variant.
+Table summary(const VerifyReport& report, std::string_view op) {
+  std::vector<std::string_view> forms;
+  for (const VerifyRow& row : report.rows) {
+    const bool known = std::find(forms.begin(), forms.end(), row.form) != forms.end();
+    if (row.subject == op && !known) forms.push_back(row.form);
+  }
+  Table table{{std::string(op)}, {}};
+  for (const std::string_view form : forms) table.head.emplace_back(form);
   for (const std::string_view property : distinct(report, &VerifyRow::property)) {
-    std::vector<std::string> cells = {std::string(property), ""};
-    double bound = 0;
-    std::string_view meaning;
-    for (const std::string_view op : columns) cells.push_back(cell(worst(report, op, property)));
-    for (const VerifyRow& row : report.rows) {
-      if (row.property != property) continue;
-      bound = std::max(bound, row.measure.bound);
-      meaning = row.meaning;
-    }
-    cells[1] = short_number(bound);
-    cells.emplace_back(meaning);
+    std::vector<std::string> cells = {std::string(property)};
+    for (const std::string_view form : forms)
+      cells.push_back(bounded_cell(worst(report, op, form, property)));
     table.rows.push_back(cells);
   }
   return table;
@@ -86,7 +94,7 @@ Table mixer_summary(const VerifyReport& report) {
         std::to_string(checks),
         std::to_string(fail)};
     for (const std::string_view property : shown)
-      cells.push_back(cell(worst(report, mixer, property)));
+      cells.push_back(cell(worst(report, mixer, {}, property)));
     table.rows.push_back(cells);
   }
   return table;
@@ -108,8 +116,9 @@ void print(const VerifyReport& report) {
     );
   } else {
     fmt::print(
-        "The contract on {}: B={} T={} H={} G={} K={} V={}, seed {}. Worst relative error, or "
-        "violations.\n\n{}\n",
+        "The contract on {}: B={} T={} H={} G={} K={} V={}, seed {}; kernels also at K = V = 64 "
+        "and "
+        "128.\nWorst relative error / what is allowed, or violations.\n\n",
         report.device,
         o.B,
         o.T,
@@ -117,15 +126,16 @@ void print(const VerifyReport& report) {
         o.G,
         o.K,
         o.V,
-        o.seed,
-        summary(report).text()
+        o.seed
     );
+    for (const std::string_view op : distinct(report, &VerifyRow::subject))
+      fmt::print("{}\n", summary(report, op).text());
   }
   for (const VerifyRow& row : report.rows) {
     if (row.holds()) continue;
     fmt::print(
         "fails: {}, {}, {}: {}\n",
-        row.subject,
+        row.form.empty() ? std::string(row.subject) : fmt::format("{} {}", row.subject, row.form),
         row.variant,
         row.property,
         row.failure.empty()

@@ -5,7 +5,6 @@
 #include <c10/core/GradMode.h>
 
 #include "core/check.h"
-#include "ops/linear/exponential_gate.h"
 
 namespace horner {
 
@@ -77,11 +76,14 @@ Result Pass::run(std::string_view name, Inputs in, Options options) {
 }
 
 Result Pass::run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Options options) {
-  qkv.cu_seqlens = context_.cu_seqlens;
-  Result result = exponential_gate(qkv, i, f, rest(), with_form(options));
-  for (const at::Tensor& part : result.state.parts) carry(part);
+  Inputs in = qkv;
+  in.i = i;
+  in.g = f;
+  Options gated = options;
+  gated.norm = "bounded";
+  Result result = run("linear", in, gated);
   if (!looks_) return result;
-  core = {&find_op("linear"), qkv, options, {}, {}, result.o, {}};  // without the stabiliser
+  core = {core.op, qkv, options, {}, {}, result.o, {}};  // without the stabiliser
   core.in.k = qkv.k * i.exp().unsqueeze(-1);
   core.in.g = f;
   Inputs ones = core.in;

@@ -33,5 +33,6 @@ struct SelectiveKernels {
   ScanGrads (*backward)(const Selective&, const at::Tensor& marks, const at::Tensor& dy) = nullptr;
 };
 SelectiveKernels& selective_kernels();
+SelectiveKernels cuda_selective_kernels();  // in libhorner_cuda.so
 
 }  // namespace horner

@@ -62,10 +62,8 @@ ScanGrads backward(const Selective& x, const at::Tensor& marks, const at::Tensor
   return d;
 }
 
-const bool registered = [] {
-  selective_kernels() = {forward, backward};
-  return true;
-}();
-
 }  // namespace
+
+SelectiveKernels cuda_selective_kernels() { return {forward, backward}; }
+
 }  // namespace horner

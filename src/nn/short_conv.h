@@ -26,5 +26,6 @@ struct ConvKernels {
   )(const at::Tensor& x, const ConvWeights&, const at::Tensor& dy, at::Tensor& dx) = nullptr;
 };
 ConvKernels& conv_kernels();
+ConvKernels cuda_conv_kernels();  // in libhorner_cuda.so
 
 }  // namespace horner

@@ -44,10 +44,8 @@ at::Tensor backward(
   return parts;
 }
 
-const bool registered = [] {
-  conv_kernels() = {forward, backward};
-  return true;
-}();
-
 }  // namespace
+
+ConvKernels cuda_conv_kernels() { return {forward, backward}; }
+
 }  // namespace horner

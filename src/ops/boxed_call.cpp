@@ -1,5 +1,7 @@
 #include "ops/boxed_call.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <algorithm>
 
 #include "core/options.h"
@@ -67,7 +69,7 @@ void Call::set_tensors(const Op& op, const std::vector<at::Tensor>& list) {
 
 std::string schema_arguments(const Op& op, bool backward) {
   std::string text;
-  for (const auto& [name, tensor, optional] : op.inputs) {
+  for (const auto& [name, tensor, optional, gate] : op.inputs) {
     text += fmt::format(
         "Tensor{} {}{}, ", optional ? "?" : "", name, optional && !backward ? "=None" : ""
     );
@@ -127,6 +129,11 @@ Stack push_call(const Op& op, const Call& call, bool backward) {
     std::visit([&](const auto* value) { stack.emplace_back(*value); }, field.value);
   }
   return stack;
+}
+
+void call_op(const Op& op, std::string_view suffix, Stack* stack) {
+  const std::string name = fmt::format("horner::{}{}", op.name, suffix);
+  c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "").callBoxed(stack);
 }
 
 }  // namespace horner

@@ -3,7 +3,7 @@
 
 #include <ATen/core/stack.h>
 
-#include "ops/kernel.h"
+#include "ops/op.h"
 
 namespace horner {
 
@@ -22,5 +22,7 @@ struct Call {
 std::string schema_arguments(const Op& op, bool backward);
 Call pop_call(const Op& op, torch::jit::Stack* stack, bool backward = false);
 torch::jit::Stack push_call(const Op& op, const Call& call, bool backward = false);
+// Calls horner::<op><suffix> through the dispatcher.
+void call_op(const Op& op, std::string_view suffix, torch::jit::Stack* stack);
 
 }  // namespace horner

@@ -13,7 +13,7 @@ namespace {
 std::string shape(const at::Tensor& x) { return c10::str("(", c10::Join(",", x.sym_sizes()), ")"); }
 
 void check_presence(const Op& op, const Inputs& in) {
-  for (const Input& any : {kQ, kK, kV, kG, kBeta}) {
+  for (const Input& any : kEveryInput) {
     const auto taken = std::find_if(op.inputs.begin(), op.inputs.end(), [&](const Input& input) {
       return input.name == any.name;
     });
@@ -79,6 +79,7 @@ void check_shapes(const Op& op, const Inputs& in) {
   }
   check_shape(op, "g", in.g, decays);
   check_shape(op, "beta", in.beta, {{"(B,T,G)", {B, T, G}}});
+  check_shape(op, "i", in.i, {{"(B,T,G)", {B, T, G}}});
   if (in.cu_seqlens.defined()) {
     HORNER_CHECK(
         in.cu_seqlens.dim() == 1 && in.cu_seqlens.sym_size(0) >= 2 &&
@@ -94,7 +95,7 @@ void check_shapes(const Op& op, const Inputs& in) {
 
 void check_types(const Op& op, const Inputs& in) {
   const at::ScalarType type = in.v.scalar_type();
-  for (const auto& [name, tensor, optional] : op.inputs) {
+  for (const auto& [name, tensor, optional, gate] : op.inputs) {
     const at::Tensor& x = in.*tensor;
     if (!x.defined()) continue;
     HORNER_CHECK(
@@ -104,7 +105,6 @@ void check_types(const Op& op, const Inputs& in) {
         name,
         c10::str(x.scalar_type())
     );
-    const bool gate = name == "g" || name == "beta";
     HORNER_CHECK(
         gate || x.scalar_type() == type,
         "[{}] {} must have the dtype of v, {}, got {}",

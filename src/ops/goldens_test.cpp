@@ -5,7 +5,6 @@
 #include "core/options.h"
 #include "io/safetensors.h"
 #include "ops/contract.h"
-#include "ops/linear/exponential_gate.h"
 
 namespace horner {
 namespace {
@@ -109,7 +108,10 @@ TEST(Goldens, ExponentialGate) {
       options.form = form;
       options.chunk = 4;
       options.final_state = true;
-      const Result y = exponential_gate(in, i, f, state, options);
+      options.norm = "bounded";
+      in.i = i;
+      in.g = f;
+      const Result y = run(find_op("linear"), in, state, options);
       const std::string what = fmt::format("mlstm {} {}", name, form);
       expect_close(y.o, golden.get("o"), what + " o");
       const at::Tensor S = at::cat({golden.get("C"), golden.get("n").unsqueeze(-1)}, -1);

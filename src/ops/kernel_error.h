@@ -42,8 +42,7 @@ inline Values values_of(
   };
   for (const Input& input : op.inputs) {
     at::Tensor& x = in.*input.tensor;
-    const bool gate = input.name == "g" || input.name == "beta";
-    if (x.defined()) x = leaf(x, gate ? wide : type, std::string(input.name));
+    if (x.defined()) x = leaf(x, input.gate ? wide : type, std::string(input.name));
   }
   if (state) first.parts = {leaf(p.S0, wide, "S0")};
   const Result y = forward(in, first);

@@ -15,7 +15,7 @@
 #include "core/options.h"
 #include "ops/boxed_call.h"
 #include "ops/chunks.h"
-#include "ops/kernel.h"
+#include "ops/node.h"
 
 namespace horner {
 namespace {
@@ -38,14 +38,6 @@ void push_result(const Result& result, const Call& call, Stack* stack) {
   torch::jit::push(*stack, result.o.contiguous(), contiguous(result.state.parts), norm);
 }
 
-std::string qualified(const Op& op, std::string_view suffix = "") {
-  return fmt::format("horner::{}{}", op.name, suffix);
-}
-
-void call_op(const std::string& name, Stack* stack) {
-  c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "").callBoxed(stack);
-}
-
 bool differentiable(const at::Tensor& x) {
   return x.defined() && (x.is_floating_point() || x.is_complex());
 }
@@ -63,23 +55,11 @@ struct Forward : Boxed {
   }
 };
 
-// A kernel has a backward of its own; a plain form runs again, now with a graph, and is differentiated.
+// Runs the form again, now with a graph, and differentiates it. A traced graph calls this; autograd alone never does.
 struct Backward : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     Call call = pop_call(op, stack, true);
-    const Kernel* kernel = chosen_kernel(op, call.in, call.state, call.options);
-    if (kernel && !call.in.cu_seqlens.defined()) {
-      std::vector<at::Tensor> all =
-          kernel->backward(call.in, call.state, call.options, {}, call.grad);
-      const std::vector<at::Tensor> leaves = call.tensors(op);
-      for (size_t i = 0; i < all.size(); ++i) {
-        if (all[i].defined()) continue;
-        all[i] = differentiable(leaves[i]) ? at::zeros_like(leaves[i]) : nothing(call);
-      }
-      torch::jit::push(*stack, contiguous(std::move(all)));
-      return;
-    }
     // AutogradBackward, which called this, has shut autograd out.
     const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
     const c10::impl::ForceDispatchKeyGuard with_autograd(
@@ -145,11 +125,14 @@ struct MetaForward : Boxed {
       tokens = tokens + call.state.parts[0].sym_size(2);
     State state = op.zero_state(call.in, tokens, call.options);
     if (!call.in.cu_seqlens.defined()) return state;
+    const auto size_after = [&](int64_t n) {
+      return op.zero_state(call.in, n, call.options).parts[0].sym_numel();
+    };
     HORNER_CHECK(
-        op.name != "attention" || call.options.window > 0,
-        "[attention] the cache of a packed batch is as long as its longest sequence, which a "
-        "traced "
-        "graph cannot know: ask for a window, or for no final_state"
+        size_after(1) == size_after(2),
+        "[{}] the state of a packed batch is as long as its longest sequence, which a traced "
+        "graph cannot know: ask for a window, or for no final_state",
+        op.name
     );
     for (at::Tensor& part : state.parts) {
       std::vector<c10::SymInt> sizes = part.sym_sizes().vec();
@@ -174,64 +157,26 @@ struct MetaBackward : Boxed {
   }
 };
 
-// The graph node keeps the inputs alone; backward runs the form again. The edges of the graph come from
-// `present`, the defined tensors of the call: apply() sees a TensorList, and neither a vector nor an
-// undefined tensor.
-struct Node : torch::autograd::Function<Node> {
-  static variable_list forward(
-      AutogradContext* ctx,
-      const Op* op,
-      const std::shared_ptr<Call>& call,
-      at::TensorList /* present */
-  ) {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    Stack stack = push_call(*op, *call);
-    variable_list saved = call->tensors(*op);
-    saved.push_back(call->in.cu_seqlens);
-    ctx->save_for_backward(saved);
-    ctx->saved_data["options"] = to_json(call->options).dump();
-    ctx->saved_data["op"] = std::string(op->name);
-    ctx->set_materialize_grads(false);
-    call_op(qualified(*op), &stack);
-    variable_list outputs = {stack[0].toTensor(), stack[2].toTensor()};
-    for (const at::Tensor& part : stack[1].toTensorVector()) outputs.push_back(part);
-    variable_list fixed;
-    for (const at::Tensor& y : outputs) {
-      if (!differentiable(y) || (y.dim() == 1 && y.sym_size(0) == 0)) fixed.push_back(y);
-    }
-    ctx->mark_non_differentiable(fixed);
-    return outputs;
+// A tracer (torch.compile, make_fx, FakeTensor) has put its own tensors in the place of real ones, or watches all calls.
+bool traced(const Call& call, const Op& op) {
+  using c10::DispatchKey;
+  constexpr c10::DispatchKeySet watched(
+      {DispatchKey::Python, DispatchKey::PythonTLSSnapshot, DispatchKey::Functionalize}
+  );
+  if (c10::impl::tls_local_dispatch_key_set().included_.has(DispatchKey::Python)) return true;
+  for (const at::Tensor& x : call.tensors(op)) {
+    if (x.defined() && (x.is_meta() || x.key_set().has_any(watched))) return true;
   }
-
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const Op& op = find_op(ctx->saved_data["op"].toStringRef());
-    Call call;
-    from_json(call.options, Json::parse(ctx->saved_data["options"].toStringRef()));
-    variable_list saved = ctx->get_saved_variables();
-    call.in.cu_seqlens = saved.back();
-    saved.pop_back();
-    call.set_tensors(op, saved);
-    call.grad = {grads[0], {{grads.begin() + 2, grads.end()}}, grads[1], {}};
-    Stack stack = push_call(op, call, true);
-    call_op(qualified(op, "_backward"), &stack);
-    variable_list found = {at::Tensor(), at::Tensor()};  // of op and call
-    const std::vector<at::Tensor> all = stack[0].toTensorVector();
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (saved[i].defined()) found.push_back(differentiable(saved[i]) ? all[i] : at::Tensor());
-    }
-    return found;
-  }
-};
+  return false;
+}
 
 struct AutogradForward : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
-    const auto call = std::make_shared<Call>(pop_call(op, stack));
-    variable_list present = call->tensors(op);
-    std::erase_if(present, [](const at::Tensor& x) { return !x.defined(); });
-    const variable_list outputs = Node::apply(&op, call, at::TensorList(present));
-    Result result{outputs[0], {{outputs.begin() + 2, outputs.end()}}, outputs[1], {}};
-    push_result(result, *call, stack);
+    const Call call = pop_call(op, stack);
+    const Result y =
+        traced(call, op) ? run_traced(op, call) : run(op, call.in, call.state, call.options);
+    push_result(y, call, stack);
   }
 };
 
@@ -250,7 +195,7 @@ struct AutogradBackward : Boxed {
     }
     const at::AutoDispatchBelowADInplaceOrView below;
     *stack = push_call(op, call, true);
-    call_op(qualified(op, "_backward"), stack);
+    call_op(op, "_backward", stack);
   }
 };
 
@@ -260,14 +205,14 @@ struct Autocast : Boxed {
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     Call call = pop_call(op, stack);
     const at::DeviceType device = call.in.v.device().type();
-    for (at::Tensor* x : {&call.in.q, &call.in.k, &call.in.v}) {
-      if (x->defined() && x->is_floating_point() && x->scalar_type() != at::kDouble) {
-        *x = x->to(at::autocast::get_autocast_dtype(device));
-      }
+    for (const Input& input : op.inputs) {
+      at::Tensor& x = call.in.*input.tensor;
+      if (!input.gate && x.defined() && x.is_floating_point() && x.scalar_type() != at::kDouble)
+        x = x.to(at::autocast::get_autocast_dtype(device));
     }
     const c10::impl::ExcludeDispatchKeyGuard below(c10::autocast_dispatch_keyset);
     *stack = push_call(op, call);
-    call_op(qualified(op), stack);
+    call_op(op, "", stack);
   }
 };
 
@@ -276,12 +221,12 @@ struct ChosenForm : Boxed {
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
     check_inputs(op, call.in, call.state, call.options);
-    torch::jit::push(*stack, std::string(chosen_form(op, call.in, call.state, call.options)));
+    torch::jit::push(*stack, std::string(chosen_form(op, call.in, call.state, call.options).name));
   }
 };
 
 template <class F>
-void implement(torch::Library& m, const Op& op, const char* suffix) {
+void bind(torch::Library& m, const Op& op, const char* suffix) {
   const std::string name = fmt::format("{}{}", op.name, suffix);
   m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<F>(op)));
 }
@@ -290,8 +235,8 @@ void implement(torch::Library& m, const Op& op, const char* suffix) {
 
 void register_forms(torch::Library& m) {
   for (const Op& op : ops()) {
-    implement<Forward>(m, op, "");
-    implement<Backward>(m, op, "_backward");
+    bind<Forward>(m, op, "");
+    bind<Backward>(m, op, "_backward");
   }
 }
 
@@ -304,7 +249,7 @@ TORCH_LIBRARY(horner, m) {
     m.def(fmt::format("{}({}) -> (Tensor, Tensor[], Tensor)", op.name, arguments).c_str());
     m.def(fmt::format("{}_backward({}) -> Tensor[]", op.name, schema_arguments(op, true)).c_str());
     m.def(fmt::format("{}_form({}) -> str", op.name, arguments).c_str());
-    implement<ChosenForm>(m, op, "_form");
+    bind<ChosenForm>(m, op, "_form");
   }
 }
 
@@ -312,22 +257,22 @@ TORCH_LIBRARY_IMPL(horner, CPU, m) { horner::register_forms(m); }
 
 TORCH_LIBRARY_IMPL(horner, Meta, m) {
   for (const horner::Op& op : horner::ops()) {
-    horner::implement<horner::MetaForward>(m, op, "");
-    horner::implement<horner::MetaBackward>(m, op, "_backward");
+    horner::bind<horner::MetaForward>(m, op, "");
+    horner::bind<horner::MetaBackward>(m, op, "_backward");
   }
 }
 
 TORCH_LIBRARY_IMPL(horner, Autograd, m) {
   for (const horner::Op& op : horner::ops()) {
-    horner::implement<horner::AutogradForward>(m, op, "");
-    horner::implement<horner::AutogradBackward>(m, op, "_backward");
+    horner::bind<horner::AutogradForward>(m, op, "");
+    horner::bind<horner::AutogradBackward>(m, op, "_backward");
   }
 }
 
 TORCH_LIBRARY_IMPL(horner, AutocastCPU, m) {
-  for (const horner::Op& op : horner::ops()) horner::implement<horner::Autocast>(m, op, "");
+  for (const horner::Op& op : horner::ops()) horner::bind<horner::Autocast>(m, op, "");
 }
 
 TORCH_LIBRARY_IMPL(horner, AutocastCUDA, m) {
-  for (const horner::Op& op : horner::ops()) horner::implement<horner::Autocast>(m, op, "");
+  for (const horner::Op& op : horner::ops()) horner::bind<horner::Autocast>(m, op, "");
 }

@@ -1,6 +1,5 @@
-// The CUDA key of torch.ops.horner.*, and THE list of kernels that take the place of plain forms.
+// The CUDA key of torch.ops.horner.*, and THE list of what libhorner_cuda.so gives to the ops' forms.
 #include "ops/delta/delta_cuda.h"
-#include "ops/kernel.h"
 #include "ops/lazy/lazy_cuda.h"
 #include "ops/library.h"
 #include "ops/linear/linear_cuda.h"
@@ -8,11 +7,10 @@
 #include "ops/scan/scan_cuda.h"
 
 TORCH_LIBRARY_IMPL(horner, CUDA, m) {
-  horner::set_kernels("delta", horner::delta_kernels());
-  horner::set_kernels("exponential_gate", horner::gated_kernels());
-  horner::set_kernels("linear", horner::linear_kernels());
-  horner::set_kernels("power", horner::power_kernels());
-  horner::set_kernels("scan", horner::scan_kernels());
+  horner::implement("delta", horner::delta_kernels());
+  horner::implement("linear", horner::linear_kernels());
+  horner::implement("power", horner::power_kernels());
+  horner::implement("scan", horner::scan_kernels());
   horner::set_reader("linear", horner::linear_reader());
   horner::set_reader("power", horner::power_reader());
   horner::register_forms(m);

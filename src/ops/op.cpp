@@ -2,39 +2,59 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
 #include "core/check.h"
-#include "ops/kernel.h"
-#include "ops/packed.h"
 
 namespace horner {
-namespace {
-
-Form form_named(const Op& op, std::string_view form, const Inputs& in) {
-  if (form == "step") {
-    HORNER_CHECK(
-        in.v.size(1) == 1 || in.cu_seqlens.defined(),
-        "[{}] form = step takes one token, got T = {}",
-        op.name,
-        in.v.size(1)
-    );
-    return op.recurrent;
-  }
-  const Form f = form == "recurrent" ? op.recurrent : form == "parallel" ? op.parallel : op.chunked;
-  HORNER_CHECK(f != nullptr, "[{}] has no {} form", op.name, form);
-  return f;
-}
-
-}  // namespace
-
 int64_t State::bytes() const {
   int64_t total = 0;
   for (const at::Tensor& part : parts) total += int64_t(part.nbytes());
   return total;
 }
+
+at::Tensor& Saved::operator[](std::string_view name) {
+  for (auto& [own, tensor] : tensors) {
+    if (own == name) return tensor;
+  }
+  return tensors.emplace_back(name, at::Tensor()).second;
+}
+
+at::Tensor Saved::get(std::string_view name) const {
+  for (const auto& [own, tensor] : tensors) {
+    if (own == name) return tensor;
+  }
+  return {};
+}
+
+const Form* Op::form(std::string_view wanted) const {
+  const auto it =
+      std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return f.name == wanted; });
+  return it == forms.end() ? nullptr : &*it;
+}
+
+bool Op::grouped() const {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Input& input) {
+    return input.tensor == &Inputs::q;
+  });
+}
+
+Form kernel_form(std::string_view name) {
+  return {.name = name, .place = Place::cuda, .traces = false};
+}
+
+Form step_form(Form::Forward definition) {
+  const auto refuses = [](const Inputs& in, const State&, const Options&) {
+    return in.v.size(1) == 1 ? "" : fmt::format("it takes one token, got T = {}", in.v.size(1));
+  };
+  const auto suits = [](const Inputs& in, const State&, const Options& options) {
+    return in.v.size(1) == 1 && options.causal;
+  };
+  return {.name = forms::kStep, .forward = definition, .refuses = refuses, .suits = suits};
+}
+
+bool never(const Inputs&, const State&, const Options&) { return false; }
 
 State row_of(const State& state, int64_t row) {
   State one;
@@ -69,35 +89,11 @@ Inputs tokens(const Op& op, const Inputs& in, int64_t start, int64_t length) {
   return some;
 }
 
-std::string_view chosen_form(
-    const Op& op, const Inputs& in, const State& state, const Options& options
-) {
-  if (const Kernel* kernel = chosen_kernel(op, in, state, options)) return kernel->form;
-  if (options.form != "auto") return options.form;
-  if (in.cu_seqlens.defined()) {  // the longest sequence decides for all
-    const Span longest = longest_sequence(sequence_starts(op, in));
-    return chosen_form(op, tokens(op, in, longest.start, longest.length), state, options);
-  }
-  if (in.v.size(1) == 1 && options.causal) return "step";
-  return op.choose != nullptr ? op.choose(in, state, options) : "chunked";
-}
-
-Result run(const Op& op, const Inputs& in, const State& state, const Options& options) {
-  const c10::impl::ExcludeDispatchKeyGuard wide(c10::autocast_dispatch_keyset
-  );  // fp32 inside, always
-  check_inputs(op, in, state, options);
-  const Kernel* kernel = chosen_kernel(op, in, state, options);
-  const std::string_view name = kernel ? kernel->form : chosen_form(op, in, state, options);
-  const Form plain = kernel ? nullptr : form_named(op, name, in);
-  const auto form = [&](const Inputs& x, const State& s, const Options& o) {
-    return kernel ? run_kernel(op, *kernel, x, s, o) : plain(x, s, o);
-  };
-  const bool packed = in.cu_seqlens.defined(), whole = kernel && kernel->packs && kernel->packs(in);
-  if (packed && whole) sequence_starts(op, in);  // checks them
-  Result result =
-      packed && !whole ? run_packed(op, form, in, state, options) : form(in, state, options);
-  result.form = name;
-  return result;
+std::vector<at::Tensor> gradient_tensors(const Op& op, const Inputs& in, const State& state) {
+  std::vector<at::Tensor> list;
+  for (const Input& input : op.inputs) list.push_back(in.*input.tensor);
+  list.insert(list.end(), state.parts.begin(), state.parts.end());
+  return list;
 }
 
 Result merge(const Result& a, const Result& b) {

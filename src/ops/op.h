@@ -5,10 +5,10 @@
 //   parallel   all pairs (t, s) at once                              quadratic
 //   chunked    parallel inside a chunk, recurrent between chunks     linear; what training uses
 //   step       the definition for one token                          constant; what decoding uses
-// On a GPU some of them also exist as kernels ("chunked kernel"; power of wide keys: "wide kernel"), and power's definition
-// as "direct kernel": see kernel.h.
+// A kernel is a form too: "chunked kernel" computes the chunked form on a GPU. Each op has one list of forms, and
+// everything else walks it: `auto`, autograd, the contract, verify, bench, Python's names, the documents.
 //
-// Layout (B,T,H,K); k, v, g and beta may have G = H/r heads, and query head h reads head h / r of them.
+// Layout (B,T,H,K); k, v, g, beta and i may have G = H/r heads, and query head h reads head h / r of them.
 // Every form takes any T >= 1 and any initial state, and can return the state after the last token.
 #pragma once
 
@@ -28,8 +28,9 @@ struct Inputs {
   at::Tensor v;     // (B,T,G,V)
   at::Tensor g;     // (B,T,G) or (B,T,G,K): log-decay, a = exp g
   at::Tensor beta;  // (B,T,G): write strength
-  at::Tensor
-      cu_seqlens;  // (n+1): sequence j of a packed batch is tokens cu_seqlens[j] .. [j+1]; B = 1
+  at::Tensor i;     // (B,T,G): log weight of each key, mLSTM's input gate
+  // (n+1): sequence j of a packed batch is tokens cu_seqlens[j] .. [j+1]; B = 1
+  at::Tensor cu_seqlens;
   at::Tensor lengths;  // (B): zeros follow the tokens of a row; set where a packed batch is padded
 };
 
@@ -38,9 +39,12 @@ struct Input {
   std::string_view name;
   at::Tensor Inputs::*tensor;
   bool optional = false;
+  bool gate = false;  // may have another dtype than v, and keeps it under autocast
 };
 inline constexpr Input kQ{"q", &Inputs::q}, kK{"k", &Inputs::k}, kV{"v", &Inputs::v},
-    kG{"g", &Inputs::g}, kBeta{"beta", &Inputs::beta}, kMaybeG{"g", &Inputs::g, true};
+    kG{"g", &Inputs::g, false, true}, kBeta{"beta", &Inputs::beta, false, true},
+    kMaybeG{"g", &Inputs::g, true, true}, kMaybeI{"i", &Inputs::i, true, true};
+inline constexpr Input kEveryInput[] = {kQ, kK, kV, kG, kBeta, kMaybeI};
 
 struct State {
   std::vector<at::Tensor> parts;  // each (B,G,...): gather, scatter, fork, save by batch index
@@ -52,8 +56,27 @@ struct Result {
   at::Tensor o;           // (B,T,H,V)
   State state;            // after the last token, where final_state is asked for
   at::Tensor norm;        // (B,T,H): log of the normaliser, where log_norm is asked for
-  std::string_view form;  // the form that ran, or the kernel
+  std::string_view form;  // the form that ran
 };
+
+// What a forward keeps for its own backward.
+class Saved {
+ public:
+  at::Tensor& operator[](std::string_view name);
+  at::Tensor get(std::string_view name) const;  // undefined where it was not kept
+  std::vector<std::pair<std::string_view, at::Tensor>> tensors;
+};
+
+// Every name of a form; `auto` is what one asks for to have one chosen.
+namespace forms {
+inline constexpr std::string_view kAuto = "auto", kRecurrent = "recurrent", kParallel = "parallel",
+                                  kChunked = "chunked", kStep = "step";
+inline constexpr std::string_view kRecurrentKernel = "recurrent kernel",
+                                  kParallelKernel = "parallel kernel",
+                                  kChunkedKernel = "chunked kernel", kStepKernel = "step kernel",
+                                  kWideKernel = "wide kernel", kDirectKernel = "direct kernel";
+}  // namespace forms
+const std::vector<std::string>& form_names();  // auto, then every name on the lists of all ops
 
 struct Options {
   std::string form = "auto";
@@ -76,22 +99,7 @@ struct Options {
 
   template <class Visitor>
   void visit(Visitor&& visit) {
-    visit(
-        "form",
-        form,
-        "how it is computed",
-        {"auto",
-         "recurrent",
-         "parallel",
-         "chunked",
-         "step",
-         "step kernel",
-         "chunked kernel",
-         "parallel kernel",
-         "recurrent kernel",
-         "wide kernel",
-         "direct kernel"}
-    );
+    visit("form", form, "how it is computed", form_names());
     visit("chunk", chunk, "tokens per chunk of the chunked form");
     visit("scale", scale, "factor of q.k; none: 1/sqrt(K) for attention and power, 1 elsewhere");
     visit("causal", causal, "a token reads the past and itself; false: both directions");
@@ -103,7 +111,12 @@ struct Options {
     visit(
         "decay", decay, "the decay multiplies the power, or q.k inside it", {"outside", "inside"}
     );
-    visit("norm", norm, "divide by the sum of the weights, or not", {"none", "sum"});
+    visit(
+        "norm",
+        norm,
+        "divide by the sum of the weights (sum), by max(|sum|, 1) (bounded, with i), or not",
+        {"none", "sum", "bounded"}
+    );
     visit("odd", odd, "allow norm = sum with an odd order, whose sum can vanish");
     visit("eps", eps, "the normaliser is at least this");
     visit("log_norm", log_norm, "return the log of the normaliser");
@@ -119,11 +132,36 @@ struct Dims {
 struct Variant {
   std::string name;
   Options options;
-  std::string gate = "none";  // shape of g: none, head (B,T,G), key (B,T,G,K)
+  std::string gate = "none";  // g: none, head (B,T,G), key (B,T,G,K); exponential: head, with i
   bool complex = false;
 };
 
-using Form = Result (*)(const Inputs&, const State&, const Options&);
+// FLOP of one token of one query head.
+struct Flops {
+  double forward = 0, backward = 0;
+};
+
+enum class Place { any, cpu, cuda };  // where a form runs
+
+struct Form {
+  using Forward = Result (*)(const Inputs&, const State&, const Options&, Saved*);
+  using Rule = std::string (*)(const Inputs&, const State&, const Options&);
+
+  std::string_view name;
+  Place place = Place::any;
+  // saved is null where no backward follows. Null itself: libhorner_cuda.so has it, and is not loaded.
+  Forward forward = nullptr;
+  // Gradients of op.inputs, then of the parts of the state; undefined where there is none. dy has those of the results.
+  std::vector<at::Tensor> (*backward
+  )(const Inputs&, const State&, const Options&, const Saved&, const Result& dy) = nullptr;
+  // Without a backward of its own: made of tensor operations that autograd differentiates, or has no gradient.
+  bool traces = true;
+  std::vector<at::ScalarType> types = {};  // of v; empty: all
+  Rule refuses = nullptr;                  // why it cannot run; empty: it can
+  bool (*suits
+  )(const Inputs&, const State&, const Options&) = nullptr;  // whether auto takes it; null: yes
+  bool (*packs)(const Inputs&) = nullptr;  // whether it takes a packed batch whole; null: no
+};
 
 struct Op {
   std::string_view name;
@@ -132,12 +170,9 @@ struct Op {
   std::vector<std::string_view> options;  // the settings it reads; any other is refused
   Options defaults = {};
   std::vector<Variant> variants = {};
-  bool complex = false;                        // whether it takes complex inputs
-  std::vector<std::string_view> kernels = {};  // the forms of kernel.h that a GPU adds
-
-  Form recurrent = nullptr;
-  Form parallel = nullptr;
-  Form chunked = nullptr;
+  bool complex = false;  // whether it takes complex inputs
+  std::vector<Form> forms =
+      {};  // the definition first; auto takes the first that can run and suits
 
   // The state after `tokens` tokens, filled with zeros: its shape. tokens = 0: the initial state.
   State (*zero_state)(const Inputs&, const c10::SymInt& tokens, const Options&) = nullptr;
@@ -145,19 +180,41 @@ struct Op {
   Inputs (*sample)(const Dims&, const Variant&, at::TensorOptions) = nullptr;
   // Rules of this op beyond those of all; null: none.
   void (*check)(const Inputs&, const State&, const Options&) = nullptr;
-  // What form = auto means for more than one token; null: chunked.
-  std::string_view (*choose)(const Inputs&, const State&, const Options&) = nullptr;
   // Whether rows may be padded with zeros at their end, which changes neither o nor the state; null: never.
   bool (*pads)(const Inputs&, const State&, const Options&) = nullptr;
+  // What the form computes at least, states on chip: bench's floor.
+  Flops (*flops)(const Dims&, const Options&, std::string_view form) = nullptr;
+  // The state as numbers that do not depend on how it is stored; null: its parts are such numbers.
+  State (*absolute)(const State&) = nullptr;
+
+  const Form* form(std::string_view name) const;  // null: it has none of that name
+  bool grouped() const;                           // whether query heads share states
 };
+
+// A kernel's row of the list, until libhorner_cuda.so gives it what it does.
+Form kernel_form(std::string_view name);
+// The definition under the name `step`: auto takes it for one token of a causal op.
+Form step_form(Form::Forward definition);
+bool never(const Inputs&, const State&, const Options&);  // auto does not take it: runs when asked for
 
 // THE list, in ops.cpp.
 const std::vector<Op>& ops();
 const Op& find_op(std::string_view name);
 
-// Checks, chooses the form, unpacks a packed batch, runs.
+// Gives the op's forms of these names what libhorner_cuda.so has for them.
+void implement(std::string_view op, const std::vector<Form>& kernels);
+
+// Checks, chooses the form, unpacks a packed batch, runs; autograd sees one node, or the tensor operations.
 Result run(const Op&, const Inputs&, const State&, const Options&);
-std::string_view chosen_form(const Op&, const Inputs&, const State&, const Options&);
+// The form that would run; throws where options.form names one that cannot.
+const Form& chosen_form(const Op&, const Inputs&, const State&, const Options&);
+// Why the form cannot run these inputs, which have passed check_inputs; empty: it can.
+std::string refusal(const Form&, const Inputs&, const State&, const Options&);
+
+// Whether autograd is on and one of the tensors takes a gradient.
+bool wants_gradient(const Op&, const Inputs&, const State&);
+// Every tensor that may have a gradient: op.inputs, absent ones too, then the state.
+std::vector<at::Tensor> gradient_tensors(const Op&, const Inputs&, const State&);
 
 // One set of rules for every form and device: shapes, dtypes, devices, options.
 void check_inputs(const Op&, const Inputs&, const State&, const Options&);

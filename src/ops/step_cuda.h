@@ -2,20 +2,16 @@
 #pragma once
 
 #include <ATen/Functions.h>
-#include <c10/core/GradMode.h>
 
 #include "ops/op.h"
 
 namespace horner {
 
 // Why none of them can run these inputs; empty: nothing is in the way yet.
-inline std::string refuses_any_step(const Inputs& in, const State& state) {
+inline std::string refuses_any_step(const Inputs& in) {
   if (in.q.size(1) != 1) return fmt::format("it takes one token, got T = {}", in.q.size(1));
   if (in.cu_seqlens.defined()) return "it takes no packed batch";
-  bool graph = !state.empty() && state.parts[0].requires_grad();
-  for (const Input& input : {kQ, kK, kV, kG, kBeta})
-    graph = graph || ((in.*input.tensor).defined() && (in.*input.tensor).requires_grad());
-  if (graph && at::GradMode::is_enabled()) return "it has no gradient";
+  if (in.i.defined()) return "it has no exponential gate";
   if (in.v.numel() == 0 || in.q.numel() == 0) return "there is nothing to compute";
   return "";
 }

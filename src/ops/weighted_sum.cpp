@@ -180,7 +180,7 @@ Result chunked_sum(const Weights& w, const Inputs& in, const State& state, const
 }
 
 State zero_sum(const c10::SymInt& F, const Inputs& in, const Options& options) {
-  const c10::SymInt V = in.v.sym_size(3) + (options.norm == "sum" ? 1 : 0);
+  const c10::SymInt V = in.v.sym_size(3) + (options.norm == "none" ? 0 : 1);
   const at::TensorOptions like = in.v.options().dtype(state_dtype(in));
   return {{at::zeros_symint({in.k.sym_size(0), in.k.sym_size(2), F, V}, like)}};
 }

@@ -57,6 +57,7 @@ using MakeNccl = c10::intrusive_ptr<c10d::Backend> (*)(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int world
 );
 MakeNccl& make_nccl();
+MakeNccl cuda_make_nccl();  // in libhorner_cuda.so
 
 bool first_process();  // by RANK alone, before a group is joined
 

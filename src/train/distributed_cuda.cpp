@@ -12,10 +12,8 @@ c10::intrusive_ptr<c10d::Backend> nccl(
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world);
 }
 
-const bool registered = [] {
-  make_nccl() = nccl;
-  return true;
-}();
-
 }  // namespace
+
+MakeNccl cuda_make_nccl() { return nccl; }
+
 }  // namespace horner

@@ -3,8 +3,6 @@
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ops/linear/exponential_gate.h"
-
 namespace horner {
 
 at::ScalarType low_type(at::Device device) { return device.is_cpu() ? at::kFloat : at::kBFloat16; }
@@ -13,22 +11,18 @@ Inputs job_inputs(
     const BenchJob& job, const Dims& d, at::Device device, int64_t seed, at::ScalarType type
 ) {
   at::manual_seed(uint64_t(seed));
-  Inputs in = job.op.sample(d, job.variant, at::device(device).dtype(type));
-  if (job.mlstm()) in.beta = at::randn({d.B, d.T, d.G}, in.g.options());  // the input gate
-  return in;
+  return job.op.sample(d, job.variant, at::device(device).dtype(type));
 }
 
 BenchCall::BenchCall(const BenchJob& job, const Inputs& inputs, at::ScalarType type)
-    : op(job.op), mlstm(job.mlstm()), in(inputs), options(job.variant.options) {
+    : op(job.op), in(inputs), options(job.variant.options) {
   const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
   const bool step = in.v.size(1) == 1;
-  std::vector<Input> list = op.inputs;
-  if (mlstm) list.push_back(kBeta);
-  for (const Input& input : list) {
+  for (const Input& input : op.inputs) {
     at::Tensor& x = in.*input.tensor;
     if (!x.defined()) continue;
-    const bool gate = (input.name == "g" || input.name == "beta") && op.name != "scan";
-    x = x.to(gate ? wide : type).detach().requires_grad_(!step);
+    const bool small = input.gate && op.grouped();  // a scan's decay is as large as its v
+    x = x.to(small ? wide : type).detach().requires_grad_(!step);
     if (step) continue;
     leaves.push_back(x);
     names.push_back(fmt::format("d{}", input.name));
@@ -46,10 +40,7 @@ Result BenchCall::forward() const {
     const at::Tensor o = lazy_step(op, in, *lazy, options);
     return {o, lazy->folded, {}, kernel ? "reading kernel" : "plain"};
   }
-  if (!mlstm) return run(op, in, state, options);
-  Inputs qkv;
-  for (const Input& input : {kQ, kK, kV}) qkv.*input.tensor = in.*input.tensor;
-  return exponential_gate(qkv, in.beta, in.g, state, options);
+  return run(op, in, state, options);
 }
 
 Result BenchCall::until_fold() const {

@@ -13,7 +13,6 @@ Inputs job_inputs(const BenchJob&, const Dims&, at::Device, int64_t seed, at::Sc
 
 struct BenchCall {
   const Op& op;
-  bool mlstm;
   Inputs in;
   State state = {};
   mutable std::optional<Lazy> lazy = {};  // goes on from call to call

@@ -9,23 +9,23 @@
 #include "lab/bench/call.h"
 #include "ops/chunks.h"
 #include "ops/errors.h"
-#include "ops/power/power.h"
 
 namespace horner {
 namespace {
-
-constexpr double kMostFeatures = 10000;  // that correctness is measured with
 
 struct Values {
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
 };
 
-// The plain form that the error is measured by: chunked, but where its features would not fit.
-std::string plain_form(const BenchJob& job) {
-  const bool many = job.op.name == "power" &&
-                    feature_count(job.shape.dims.K, job.variant.options.order) > kMostFeatures;
-  return many || job.op.name == "attention" ? "parallel" : "chunked";
+// The plain form that the error is measured by: of those made of tensor operations, what auto would take.
+std::string plain_form(const BenchCall& call) {
+  for (const Form& form : call.op.forms) {
+    if (form.place != Place::any || !form.traces || form.name == forms::kStep) continue;
+    if (form.suits == nullptr || form.suits(call.in, call.state, call.options))
+      return std::string(form.name);
+  }
+  throw std::logic_error("no plain form");
 }
 
 Values evaluate(
@@ -38,7 +38,7 @@ Values evaluate(
 ) {
   BenchCall call(job, in, type);
   call.options.final_state = state;
-  if (plain) call.options.form = plain_form(job);
+  if (plain) call.options.form = plain_form(call);
   const Result y = plain ? call.at_once() : call.until_fold();
   Values all{call.names, {}};
   if (!call.leaves.empty())
@@ -107,15 +107,18 @@ Largest mean_of_draws(
 void check_errors(const BenchJob& whole, at::Device device, int64_t seed, BenchRow& row) {
   const Sampled x = sample(whole, device, seed);
   const BenchCall call(whole, x.in, low_type(device));
-  const auto form = [&](const Options& o) { return chosen_form(whole.op, call.in, call.state, o); };
+  const auto form = [&](const Options& o) {
+    return chosen_form(whole.op, call.in, call.state, o).name;
+  };
   // Fewer tokens may have another kernel: that of the whole is asked for.
   BenchJob job = whole;
-  const bool other = !job.mlstm() && !job.lazy() && form(call.options) != row.form;
+  const bool other = !job.lazy() && form(call.options) != row.form;
   if (other) job.variant.options.form = row.form;
   // The final state too, where asking for it does not change what runs.
   Options asked = call.options;
   asked.final_state = true;
-  const bool state = !other && plain_form(job) == "chunked" && form(asked) == form(call.options);
+  const bool state =
+      !other && plain_form(call) == forms::kChunked && form(asked) == form(call.options);
   const Values exact = exact_values(job, x, state), plain = plain_values(job, x, state);
   const Values got = own_values(job, x, state);
   double worst = -1;

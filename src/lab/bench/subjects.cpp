@@ -9,7 +9,7 @@
 namespace horner {
 namespace {
 
-constexpr const char *kMlstm = "exponential gate", *kStep = "one token", *kLate = "folded late";
+constexpr const char *kStep = "one token", *kLate = "folded late";
 
 // THE list of shapes. A CPU times the small ones.
 const std::vector<BenchShape>& shapes() {
@@ -51,7 +51,12 @@ const std::vector<Subject>& subjects() {
       {"linear", "decay per head", "head", "", {"S1", "S2", "S3", "S4", "E1"}, {"C1"}},
       {"linear", "decay per key", "key", "", {"S1", "S2", "S3", "S4"}, {"C1"}},
       {"linear", "no decay, sum norm", "none", "norm=sum", {"S1", "S3"}, {}},
-      {"linear", kMlstm, "head", "scale=0.0883883476", {"X1"}, {"C1"}},
+      {"linear",
+       "exponential gate",
+       "exponential",
+       "norm=bounded,scale=0.0883883476",
+       {"X1"},
+       {"C1"}},
       {"delta", "no decay", "none", "", {"S1", "S2", "S3"}, {"C1"}},
       {"delta", "decay per head", "head", "", {"S1", "S2", "S3"}, {"C1"}},
       {"scan", "elementwise", "key", "", {"S2", "S3"}, {"C1"}},
@@ -93,7 +98,6 @@ BenchShape shape_named(const std::string& name) {
 
 }  // namespace
 
-bool BenchJob::mlstm() const { return subject.variant == kMlstm; }
 bool BenchJob::lazy() const { return subject.variant.ends_with(kLate); }
 
 std::vector<BenchJob> bench_jobs(const BenchOptions& options, bool on_cpu) {

@@ -16,8 +16,7 @@ struct BenchJob {
   BenchShape shape;
   Variant variant;  // the subject as the op's own options
 
-  bool mlstm() const;  // `linear` on other inputs
-  bool lazy() const;   // one token by ops/lazy.h
+  bool lazy() const;  // one token by ops/lazy.h
 };
 
 std::vector<BenchJob> bench_jobs(const BenchOptions&, bool on_cpu);

@@ -53,8 +53,8 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   const Dims& d = job.shape.dims;
   const Inputs in = job_inputs(job, d, device, options.seed, type);
   BenchCall call(job, in, type);
-  row.form = job.mlstm() || job.lazy() ? call.forward().form
-                                       : chosen_form(job.op, call.in, call.state, call.options);
+  row.form = job.lazy() ? call.forward().form
+                        : chosen_form(job.op, call.in, call.state, call.options).name;
   check_errors(job, device, options.seed, row);
   if (call.lazy) row.tokens = int(call.lazy->fold);
   const BenchCosts cost = costs(job.op, call.in, call.state, call.options, row.form, row.tokens);
@@ -79,7 +79,7 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   const Work both = call.leaves.empty() ? Work() : Work([&] { call.both(); });
   Timer clock = timer(device);
   // The exponential gate's scans cannot be captured, and after a failed capture none succeeds.
-  if (job.mlstm()) clock.replay = nullptr;
+  if (call.in.i.defined()) clock.replay = nullptr;
   time_calls(clock, int(options.repeats), forward, both, row);
   return row;
 }

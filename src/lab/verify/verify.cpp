@@ -22,6 +22,13 @@ struct Check {
   std::function<Measure()> measure;
 };
 
+// The variant, and the shape where it is not the user's.
+std::string described(const Case& c, const Dims& asked) {
+  const Dims& d = c.dims;
+  if (d.K == asked.K && d.V == asked.V) return c.variant.name;
+  return fmt::format("{}, T={} K={} V={}", c.variant.name, d.T, d.K, d.V);
+}
+
 std::vector<Check> op_checks(const VerifyOptions& options) {
   const Dims dims = checked_dims(options);
   const at::Device device = find_device(options.device);
@@ -32,12 +39,16 @@ std::vector<Check> op_checks(const VerifyOptions& options) {
   }
   std::vector<Check> list;
   for (const Op* op : chosen) {
-    for (const Variant& variant : op->variants) {
-      const Case c{*op, variant, dims, device, uint64_t(options.seed)};
-      for (const Property& p : contract()) {
-        list.push_back({{op->name, variant.name, p.name, p.meaning, {}, {}}, [=] {
-                          return p.measure(c);
-                        }});
+    for (const Form& form : op->forms) {
+      if (form.place == (device.is_cpu() ? Place::cuda : Place::cpu)) continue;
+      for (const Case& c : cases_of(*op, form, dims, device, uint64_t(options.seed))) {
+        const std::string where = described(c, dims);
+        for (const Property& p : contract()) {
+          if (p.applies != nullptr && !p.applies(c)) continue;
+          list.push_back({{op->name, form.name, where, p.name, p.meaning, {}, {}}, [=] {
+                            return p.measure(c);
+                          }});
+        }
       }
     }
   }
@@ -63,7 +74,7 @@ std::vector<Check> mixer_checks(const VerifyOptions& options) {
     for (const std::string& variant : type->variants) {
       const MixerCase c{*type, variant, dims.B, dims.T, options.D, device, uint64_t(options.seed)};
       for (const MixerProperty& p : mixer_contract()) {
-        list.push_back({{type->name, variant, p.name, p.meaning, {}, {}}, [=] {
+        list.push_back({{type->name, {}, variant, p.name, p.meaning, {}, {}}, [=] {
                           return p.measure(c);
                         }});
       }
@@ -103,6 +114,7 @@ Json VerifyReport::json() const {
   for (const VerifyRow& row : rows) {
     list.push_back(
         {{options.mixers || !options.mixer.empty() ? "mixer" : "op", row.subject},
+         {"form", row.form},
          {"variant", row.variant},
          {"property", row.property},
          {"error", row.measure.error},

@@ -1,5 +1,5 @@
-// The contract on this machine, for the user's shapes: every op or mixer, every variant, every
-// property.
+// The contract on this machine: every op in every form that the device has, or every mixer; every variant, every
+// property. Plain forms at the user's shapes, kernels also at those that they are made for.
 #pragma once
 
 #include <functional>
@@ -38,6 +38,7 @@ struct VerifyOptions {
 
 struct VerifyRow {
   std::string_view subject;  // op or mixer
+  std::string_view form;     // of an op
   std::string variant;
   std::string_view property, meaning;
   Measure measure;

@@ -2,7 +2,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "mixers/papers/worked.h"
-#include "ops/linear/exponential_gate.h"
 
 namespace horner::worked {
 namespace {
@@ -28,7 +27,11 @@ struct Gated {
     Options options;
     options.scale = 1 / std::sqrt(double(in.q.size(3)));
     options.final_state = true;
-    return exponential_gate(in, i, f, state, options);
+    options.norm = "bounded";
+    Inputs gated = in;
+    gated.i = i;
+    gated.g = f;
+    return run(find_op("linear"), gated, state, options);
   }
 };
 

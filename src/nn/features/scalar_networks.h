@@ -23,5 +23,6 @@ struct NetworkKernels {
   )(const at::Tensor& u, const Networks&, const at::Tensor& dy, at::Tensor& du) = nullptr;
 };
 NetworkKernels& network_kernels();
+NetworkKernels cuda_network_kernels();  // in libhorner_cuda.so
 
 }  // namespace horner

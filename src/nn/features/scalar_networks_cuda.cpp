@@ -40,10 +40,8 @@ at::Tensor backward(const at::Tensor& u, const Networks& x, const at::Tensor& dy
   return sums;
 }
 
-const bool registered = [] {
-  network_kernels() = {forward, backward};
-  return true;
-}();
-
 }  // namespace
+
+NetworkKernels cuda_network_kernels() { return {forward, backward}; }
+
 }  // namespace horner

@@ -18,5 +18,6 @@ using RotateKernel = void (*)(
     const at::Tensor& x, const at::Tensor& c, const at::Tensor& s, bool back, at::Tensor& y
 );
 RotateKernel& rotate_kernel();
+RotateKernel cuda_rotate_kernel();  // in libhorner_cuda.so
 
 }  // namespace horner

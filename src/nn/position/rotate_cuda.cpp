@@ -29,10 +29,8 @@ void rotate(
   C10_CUDA_CHECK(cuda::rotate(p, at::cuda::getCurrentCUDAStream(x.device().index())));
 }
 
-const bool registered = [] {
-  rotate_kernel() = rotate;
-  return true;
-}();
-
 }  // namespace
+
+RotateKernel cuda_rotate_kernel() { return rotate; }
+
 }  // namespace horner

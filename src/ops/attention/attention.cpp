@@ -133,7 +133,7 @@ Result finish(const Rows& rows, const Inputs& in, const State& state, const Opti
   return result;
 }
 
-Result recurrent(const Inputs& in, const State& state, const Options& o) {
+Result recurrent(const Inputs& in, const State& state, const Options& o, Saved*) {
   const Problem p = problem(in, state, o);
   const int64_t T = in.q.size(1);
   std::vector<at::Tensor> out, norm;
@@ -189,7 +189,7 @@ at::Tensor window_by_blocks(const Inputs& in, const Options& o) {
   return y.transpose(2, 3).flatten(1, 2).narrow(1, 0, T).contiguous();
 }
 
-Result parallel(const Inputs& in, const State& state, const Options& o) {
+Result parallel(const Inputs& in, const State& state, const Options& o, Saved*) {
   if (!fused(state, o)) {
     const Problem p = problem(in, state, o);
     return finish(attend(p, 0, in.q.size(1), 0, 0, p.k.size(-2), o), in, state, o);
@@ -217,7 +217,7 @@ Result parallel(const Inputs& in, const State& state, const Options& o) {
   return result;
 }
 
-Result chunked(const Inputs& in, const State& state, const Options& o) {
+Result chunked(const Inputs& in, const State& state, const Options& o, Saved*) {
   if (in.q.is_cuda() && fused_blocks(state, o) && in.q.size(1) > 0) {
     Result result;
     result.o = window_by_blocks(in, o);
@@ -255,9 +255,7 @@ void check(const Inputs&, const State&, const Options& o) {
   );
 }
 
-std::string_view choose(const Inputs&, const State& state, const Options& o) {
-  return fused(state, o) ? "parallel" : "chunked";
-}
+bool suits_pairs(const Inputs&, const State& state, const Options& o) { return fused(state, o); }
 
 // Padding is masked; a cache would keep it.
 bool pads(const Inputs&, const State& state, const Options& o) {
@@ -266,6 +264,13 @@ bool pads(const Inputs&, const State& state, const Options& o) {
 
 Inputs sample(const Dims& d, const Variant&, at::TensorOptions options) {
   return sample_qkv(d, options);
+}
+
+// Scores and values of half the pairs, or of the window; the backward computes the scores again and four products more.
+Flops flops(const Dims& d, const Options& o, std::string_view) {
+  const double T = double(d.T), seen = o.window > 0 ? std::min(T, 2.0 * double(o.window)) : T;
+  const double pairs = seen * double(d.K + d.V);
+  return {pairs, 2.5 * pairs};
 }
 
 }  // namespace
@@ -285,14 +290,16 @@ Op attention_op() {
            "clamp",
            "log_norm",
            "final_state"},
-      .recurrent = recurrent,
-      .parallel = parallel,
-      .chunked = chunked,
+      .forms =
+          {{.name = forms::kRecurrent, .forward = recurrent, .suits = never},
+           step_form(recurrent),
+           {.name = forms::kParallel, .forward = parallel, .suits = suits_pairs},
+           {.name = forms::kChunked, .forward = chunked}},
       .zero_state = zero_state,
       .sample = sample,
       .check = check,
-      .choose = choose,
       .pads = pads,
+      .flops = flops,
   };
   Options plain = op.defaults, norm = plain, window = plain, sinks = plain, clamped = plain,
           both = plain, both_window = plain;

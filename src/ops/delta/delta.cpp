@@ -32,7 +32,7 @@ Result finish(const at::Tensor& y, const at::Tensor& S, const Inputs& in, const 
   return result;
 }
 
-Result recurrent(const Inputs& in, const State& state, const Options& options) {
+Result recurrent(const Inputs& in, const State& state, const Options& options, Saved*) {
   auto [x, S] = problem(in, state, options);
   std::vector<at::Tensor> y;
   for (int64_t t = 0; t < x.v.size(-2); ++t) {
@@ -84,11 +84,11 @@ Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options&
   return finish(from_chunks(y, x.v.size(-2)), S, in, options);
 }
 
-Result parallel(const Inputs& in, const State& state, const Options& options) {
+Result parallel(const Inputs& in, const State& state, const Options& options, Saved*) {
   return chunks_of(in.v.size(1), in, state, options);
 }
 
-Result chunked(const Inputs& in, const State& state, const Options& options) {
+Result chunked(const Inputs& in, const State& state, const Options& options, Saved*) {
   return chunks_of(options.chunk, in, state, options);
 }
 
@@ -118,6 +118,13 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
 // beta = 0 writes nothing, and g = 0 forgets nothing.
 bool pads(const Inputs&, const State&, const Options&) { return true; }
 
+// Chunks of C = 64: as linear's, with the solve for the errors.
+Flops flops(const Dims& d, const Options&, std::string_view) {
+  const double K = double(d.K), V = double(d.V), C = 64;
+  const double forward = 4 * C * (K + V) + 6 * K * V + C * C;
+  return {forward, 2.7 * forward};
+}
+
 }  // namespace
 
 Op delta_op() {
@@ -127,14 +134,19 @@ Op delta_op() {
           "S_t = a_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
       .inputs = {kQ, kK, kV, kBeta, kMaybeG},
       .options = {"form", "chunk", "scale", "final_state"},
-      .kernels = {"step kernel", "chunked kernel", "recurrent kernel"},
-      .recurrent = recurrent,
-      .parallel = parallel,
-      .chunked = chunked,
+      .forms =
+          {{.name = forms::kRecurrent, .forward = recurrent, .suits = never},
+           kernel_form(forms::kStepKernel),
+           kernel_form(forms::kChunkedKernel),
+           kernel_form(forms::kRecurrentKernel),
+           step_form(recurrent),
+           {.name = forms::kParallel, .forward = parallel, .suits = never},
+           {.name = forms::kChunked, .forward = chunked}},
       .zero_state = zero_state,
       .sample = sample,
       .check = check,
       .pads = pads,
+      .flops = flops,
   };
   op.variants = {{"delta rule", op.defaults}, {"gated delta rule", op.defaults, "head"}};
   return op;

@@ -1,4 +1,4 @@
-// The kernels of `delta` under the contract of ops/kernel.h.
+// The kernels of `delta`: chunked and token by token.
 #include "ops/delta/delta_cuda.h"
 
 #include <ATen/Functions.h>
@@ -28,8 +28,6 @@ std::string refuses_recurrent(const Inputs& in, const State&, const Options&) {
 
 std::string refuses_chunked(const Inputs& in, const State& state, const Options& options) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
-  if (in.v.scalar_type() != at::kBFloat16)
-    return c10::str("it computes in bf16, got ", in.v.scalar_type());
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
@@ -137,7 +135,7 @@ Problem contiguous_problem(const Inputs& in, const State& state, const Options& 
   return x;
 }
 
-Result recurrent(const Inputs& in, const State& state, const Options& options) {
+Result recurrent(const Inputs& in, const State& state, const Options& options, Saved*) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x = contiguous_problem(in, state, options);
   cuda::DeltaTokens p = batch_rows(x, 0, x.B);
@@ -149,13 +147,12 @@ Result recurrent(const Inputs& in, const State& state, const Options& options) {
   p.last = data(last);
   C10_CUDA_CHECK(cuda::delta_recurrent(p, x.stream));
   if (options.final_state) y.state = x.final_state(last);
-  y.form = "recurrent kernel";
   return y;
 }
 
 // A few rows of the batch at a time: the kernel keeps states.
 std::vector<at::Tensor> recurrent_backward(
-    const Inputs& in, const State& state, const Options& options, const Result&, const Result& dy
+    const Inputs& in, const State& state, const Options& options, const Saved&, const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x = contiguous_problem(in, state, options);
@@ -236,7 +233,7 @@ struct ChunkedProblem : Problem {
   }
 };
 
-Result chunked(const Inputs& in, const State& state, const Options& options) {
+Result chunked(const Inputs& in, const State& state, const Options& options, Saved*) {
   const c10::cuda::CUDAGuard device(in.v.device());
   ChunkedProblem x(in, state, options);
   Result y;
@@ -247,12 +244,11 @@ Result chunked(const Inputs& in, const State& state, const Options& options) {
   x.p.last = view(last, x.H, false);
   C10_CUDA_CHECK(cuda::delta_forward(x.p, x.stream));
   if (options.final_state) y.state = x.final_state(last);
-  y.form = "chunked kernel";
   return y;
 }
 
 std::vector<at::Tensor> chunked_backward(
-    const Inputs& in, const State& state, const Options& options, const Result&, const Result& dy
+    const Inputs& in, const State& state, const Options& options, const Saved&, const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   ChunkedProblem x(in, state, options);
@@ -291,11 +287,19 @@ bool packs(const Inputs&) { return true; }
 
 }  // namespace
 
-std::vector<Kernel> delta_kernels() {
+std::vector<Form> delta_kernels() {
   return {
       delta_step_kernel(),
-      {"chunked kernel", refuses_chunked, chunked, chunked_backward, nullptr, packs},
-      {"recurrent kernel", refuses_recurrent, recurrent, recurrent_backward},
+      {.name = forms::kChunkedKernel,
+       .forward = chunked,
+       .backward = chunked_backward,
+       .types = {at::kBFloat16},
+       .refuses = refuses_chunked,
+       .packs = packs},
+      {.name = forms::kRecurrentKernel,
+       .forward = recurrent,
+       .backward = recurrent_backward,
+       .refuses = refuses_recurrent},
   };
 }
 

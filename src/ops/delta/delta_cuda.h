@@ -1,11 +1,11 @@
 // The kernels of `delta`: one token, chunked on tensor cores, and recurrent, the oracle of both.
 #pragma once
 
-#include "ops/kernel.h"
+#include "ops/op.h"
 
 namespace horner {
 
-std::vector<Kernel> delta_kernels();
-Kernel delta_step_kernel();
+std::vector<Form> delta_kernels();
+Form delta_step_kernel();
 
 }  // namespace horner

@@ -1,4 +1,4 @@
-// `delta`, one token at a time (step.cu), under the contract of ops/kernel.h.
+// `delta`, one token at a time (step.cu).
 #include "ops/step_cuda.h"
 
 #include <ATen/cuda/CUDAContext.h>
@@ -12,17 +12,16 @@
 namespace horner {
 namespace {
 
-std::string refuses_step(const Inputs& in, const State& state, const Options&) {
+std::string refuses_step(const Inputs& in, const State&, const Options&) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
-  const std::string why = refuses_any_step(in, state);
+  const std::string why = refuses_any_step(in);
   if (!why.empty()) return why;
-  if (in.v.scalar_type() == at::kDouble) return "it computes in fp32";
   if (K > 256) return fmt::format("K is at most 256, got {}", K);
   if (V % 4 != 0) return fmt::format("V is a multiple of 4, got {}", V);
   return "";
 }
 
-Result step(const Inputs& in, const State& state, const Options& options) {
+Result step(const Inputs& in, const State& state, const Options& options, Saved*) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const at::Tensor q = readable(in.q, false), k = readable(in.k, false), v = readable(in.v, false);
   const at::Tensor beta = in.beta.detach().to(at::kFloat).contiguous();
@@ -55,12 +54,17 @@ Result step(const Inputs& in, const State& state, const Options& options) {
     p.last = y.state.parts[0].data_ptr<float>();
   }
   C10_CUDA_CHECK(cuda::delta_step(p, at::cuda::getCurrentCUDAStream(v.device().index())));
-  y.form = "step kernel";
   return y;
 }
 
 }  // namespace
 
-Kernel delta_step_kernel() { return {"step kernel", refuses_step, step, nullptr}; }
+Form delta_step_kernel() {
+  return {
+      .name = forms::kStepKernel,
+      .forward = step,
+      .types = {at::kFloat, at::kBFloat16, at::kHalf},
+      .refuses = refuses_step};
+}
 
 }  // namespace horner

@@ -47,7 +47,7 @@ void make_room(const Op& op, const Inputs& token, Lazy& lazy) {
 
 Options plain(const Options& options, bool state) {
   Options o = options;
-  o.form = "auto";
+  o.form = forms::kAuto;
   o.log_norm = false;
   o.final_state = state;
   return o;

@@ -15,7 +15,7 @@ namespace horner {
 namespace {
 
 std::string refuses_any(const Inputs& token, const Lazy& lazy) {
-  const std::string why = refuses_any_step(token, lazy.folded);
+  const std::string why = refuses_any_step(token);
   if (!why.empty()) return why;
   const at::ScalarType type = token.v.scalar_type();
   const int64_t K = token.q.size(3), V = token.v.size(3);

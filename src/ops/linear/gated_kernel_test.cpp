@@ -8,7 +8,6 @@
 #include "ops/chunks.h"
 #include "ops/contract.h"
 #include "ops/kernel_error.h"
-#include "ops/linear/exponential_gate.h"
 
 namespace horner {
 namespace {
@@ -65,7 +64,10 @@ Values evaluate(const Setting& s, const Gated& x, at::ScalarType type, const std
   o.scale = 1 / std::sqrt(double(s.dims.K));
   o.final_state = s.state;
   const State state = s.state ? State{{S0, x.m0.to(wide)}} : State{};
-  const Result y = exponential_gate(in, i, f, state, o);
+  o.norm = "bounded";
+  in.i = i;
+  in.g = f;
+  const Result y = run(find_op("linear"), in, state, o);
   Values all{{"dq", "dk", "dv", "di", "df"}, {}};
   std::vector<at::Tensor> leaves = {in.q, in.k, in.v, i, f}, outputs = {y.o},
                           grads = {x.w.to(type)};
@@ -128,17 +130,16 @@ TEST(GatedKernelsCuda, Packs) {
   const Gated x = sample({{.B = 1, .T = 200, .H = 2, .G = 2, .K = 64, .V = 64}}, 3);
   Inputs in;
   in.q = x.q, in.k = x.k, in.v = x.v;
+  in.i = x.i, in.g = x.f;
   in.cu_seqlens = at::tensor({0, 130, 130, 200}, at::kInt).to(at::kCUDA);
-  const Result all = exponential_gate(in, x.i, x.f, {}, {});
+  Options o;
+  o.norm = "bounded";
+  const Op& op = find_op("linear");
+  const Result all = run(op, in, {}, o);
   EXPECT_EQ(all.form, "chunked kernel");
   for (const auto& [t, length] : {std::pair<int64_t, int64_t>{0, 130}, {130, 70}}) {
-    Inputs one;
-    one.q = x.q.narrow(1, t, length);
-    one.k = x.k.narrow(1, t, length);
-    one.v = x.v.narrow(1, t, length);
-    const at::Tensor o =
-        exponential_gate(one, x.i.narrow(1, t, length), x.f.narrow(1, t, length), {}, {}).o;
-    EXPECT_TRUE(at::equal(o, all.o.narrow(1, t, length)));
+    const at::Tensor alone = run(op, tokens(op, in, t, length), {}, o).o;
+    EXPECT_TRUE(at::equal(alone, all.o.narrow(1, t, length)));
   }
 }
 

@@ -3,6 +3,7 @@
 //   S_t = diag(a_t) S_{t-1} + k_t^T v_t        S (B,G,K,V), a = exp g: none, per head, or per key dim
 //   o_t = scale q_t S_t                        o (B,T,H,V)
 //   norm = sum:  o_t / (scale q_t z_t), z the same recurrence with v = 1; S gains z as its last column
+//   i, norm = bounded:  keys weighted by e^{i_t}, o_t / max(|scale q_t z_t|, 1): mLSTM, exponential_gate.h
 //
 //   form       computes                                            time               extra memory
 //   recurrent  the lines above, token by token                     T K V              K V

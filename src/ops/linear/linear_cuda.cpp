@@ -1,4 +1,4 @@
-// The kernels of `linear` under the contract of ops/kernel.h: which sweep computes what.
+// The kernels of `linear`: which sweep computes what.
 #include "ops/linear/linear_cuda.h"
 
 #include <c10/cuda/CUDAGuard.h>
@@ -41,10 +41,9 @@ std::string refuses_recurrent(const Inputs& in, const State&, const Options& opt
   return refuses_any(in, options);
 }
 
-std::string refuses_chunked(const Inputs& in, const State&, const Options& options) {
+std::string refuses_chunked(const Inputs& in, const State& state, const Options& options) {
+  if (state.parts.size() > 1 && state.parts[1].requires_grad()) return "m has no gradient";
   const int64_t K = in.q.size(3), V = in.v.size(3);
-  if (in.v.scalar_type() != at::kBFloat16)
-    return c10::str("it computes in bf16, got ", in.v.scalar_type());
   const int64_t most = per_key(in) ? 128 : 512;
   if (K > 128 || V > most || K % 8 != 0 || V % 8 != 0) {
     return fmt::format("K and V are multiples of 8 up to 128 and {}, got {} and {}", most, K, V);
@@ -61,12 +60,12 @@ std::string refuses_chunked(const Inputs& in, const State&, const Options& optio
 }
 
 template <bool kChunked>
-Result forward_for(const Inputs& in, const State& state, const Options& options, bool gradient) {
+Result forward(const Inputs& in, const State& state, const Options& options, Saved* saved) {
+  if (kChunked && per_key(in)) return per_key_forward(in, state, options, saved);
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options, kChunked);
-  const Kept kept(x, {}, gradient);
+  const Kept kept(x, {}, saved != nullptr);
   Result y;
-  y.norm = kept.all;
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
   at::Tensor last;
   if (options.final_state) last = at::empty({x.B, x.G, x.K, x.V + (x.sum ? 1 : 0)}, x.wide());
@@ -92,14 +91,9 @@ Result forward_for(const Inputs& in, const State& state, const Options& options,
   );
   if (options.final_state) y.state.parts = {last};
   if (options.final_state && x.m.defined()) y.state.parts.push_back(x.m);
-  y.form = kChunked ? "chunked kernel" : "recurrent kernel";
+  if (saved != nullptr) (*saved)["kept"] = kept.all;
+  if (saved != nullptr && x.sum) (*saved)["o"] = y.o;
   return y;
-}
-
-template <bool kChunked>
-Result forward(const Inputs& in, const State& state, const Options& options) {
-  if (kChunked && per_key(in)) return per_key_forward(in, state, options);
-  return forward_for<kChunked>(in, state, options, backward_follows());
 }
 
 at::Tensor recurrent_gate(
@@ -121,11 +115,6 @@ at::Tensor recurrent_gate(
   }
   C10_CUDA_CHECK(cuda::recurrent_gate(p, x.stream));
   return grouped(dg, 2, x.G);
-}
-
-std::string refuses_gated(const Inputs& in, const State& state, const Options& options) {
-  if (state.parts.size() > 1 && state.parts[1].requires_grad()) return "m has no gradient";
-  return refuses_chunked(in, state, options);
 }
 
 // What the three sweeps of the gradient read and write. All values, or a block of them.
@@ -281,10 +270,10 @@ std::vector<at::Tensor> backward(
     const Inputs& in,
     const State& state,
     const Options& options,
-    const Result& given,
+    const Saved& saved,
     const Result& dy
 ) {
-  if (kChunked && per_key(in)) return per_key_backward(in, state, options, given, dy);
+  if (kChunked && per_key(in)) return per_key_backward(in, state, options, saved, dy);
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options, kChunked);
   const at::TensorOptions summed = x.H == x.G ? x.k.options() : x.wide();
@@ -303,11 +292,9 @@ std::vector<at::Tensor> backward(
   all.dS0 = dS0;
   if (x.gated()) all.di = at::zeros({x.B, x.T, x.G}, x.wide());
   if (kChunked) {
-    const bool again = x.sum && !(given.o.defined() && given.norm.defined());
-    const Result y = again ? forward_for<true>(in, state, options, true) : given;
-    const Kept kept(x, y.norm, true);
-    all.S_in = y.norm.defined() ? kept.entering : x.entering(x.k, x.v, x.S0, false, kept.entering);
-    if (x.sum) divide_gradient(x, kept, y.o, all);
+    const Kept kept(x, saved.get("kept"), true);
+    all.S_in = kept.entering;
+    if (x.sum) divide_gradient(x, kept, saved.get("o"), all);
     all.Z_in = x.entering(x.q, all.out, all.dS, true);
     for (int64_t first = 0; first < x.V; first += 128) {
       const Gradients some = all.values(first, std::min<int64_t>(128, x.V - first));
@@ -321,7 +308,7 @@ std::vector<at::Tensor> backward(
   const at::ScalarType type = x.q.scalar_type();
   std::vector<at::Tensor> gradients = {
       all.dq, grouped(all.dk, 2, x.G).to(type), grouped(all.dv, 2, x.G).to(type), dg};
-  if (all.di.defined()) gradients.push_back(all.di.to(in.beta.scalar_type()));
+  gradients.push_back(all.di.defined() ? all.di.to(in.i.scalar_type()) : all.di);
   if (!state.empty()) gradients.push_back(grouped(dS0, 1, x.G).to(state.parts[0].scalar_type()));
   if (state.parts.size() > 1) gradients.emplace_back();  // m, which is a constant
   return gradients;
@@ -329,15 +316,21 @@ std::vector<at::Tensor> backward(
 
 }  // namespace
 
-std::vector<Kernel> linear_kernels() {
+std::vector<Form> linear_kernels() {
   return {
-      {"chunked kernel", refuses_chunked, forward<true>, backward<true>, suits_chunked, per_key},
-      {"recurrent kernel", refuses_recurrent, forward<false>, backward<false>, suits_recurrent},
+      {.name = forms::kChunkedKernel,
+       .forward = forward<true>,
+       .backward = backward<true>,
+       .types = {at::kBFloat16},
+       .refuses = refuses_chunked,
+       .suits = suits_chunked,
+       .packs = per_key},
+      {.name = forms::kRecurrentKernel,
+       .forward = forward<false>,
+       .backward = backward<false>,
+       .refuses = refuses_recurrent,
+       .suits = suits_recurrent},
   };
-}
-
-std::vector<Kernel> gated_kernels() {
-  return {{"chunked kernel", refuses_gated, forward<true>, backward<true>, suits_chunked}};
 }
 
 }  // namespace horner

@@ -1,11 +1,9 @@
-// The kernels of `linear`: chunked on the tensor cores of sm_90a, and recurrent, its oracle, anywhere.
 #pragma once
 
-#include "ops/kernel.h"
+#include "ops/op.h"
 
 namespace horner {
 
-std::vector<Kernel> linear_kernels();
-std::vector<Kernel> gated_kernels();  // of exponential_gate.cpp
+std::vector<Form> linear_kernels();
 
 }  // namespace horner

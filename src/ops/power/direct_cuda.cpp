@@ -1,4 +1,4 @@
-// `power`, the oracle (direct.cu), under the contract of ops/kernel.h.
+// `power`, the oracle (direct.cu).
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
@@ -11,7 +11,6 @@ namespace horner {
 namespace {
 
 std::string refuses_direct(const Inputs& in, const State& state, const Options& options) {
-  if (options.form == "auto") return "it is the oracle, and runs when asked for";
   if (options.order > 16) return fmt::format("its order is at most 16, got {}", options.order);
   if (in.q.size(3) > 256 || in.v.size(3) > 256)
     return fmt::format("K and V are at most 256, got {} and {}", in.q.size(3), in.v.size(3));
@@ -56,19 +55,18 @@ struct Direct {
   }
 };
 
-Result direct(const Inputs& in, const State&, const Options& options) {
+Result direct(const Inputs& in, const State&, const Options& options, Saved*) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Direct x(in, options);
   Result y;
   y.o = at::empty({x.p.B, x.p.T, x.p.H, x.p.V}, x.v.options());
   x.p.o = y.o.data_ptr();
   C10_CUDA_CHECK(cuda::power_direct(x.p, x.stream));
-  y.form = "direct kernel";
   return y;
 }
 
 std::vector<at::Tensor> direct_backward(
-    const Inputs& in, const State&, const Options& options, const Result&, const Result& dy
+    const Inputs& in, const State&, const Options& options, const Saved&, const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Direct x(in, options);
@@ -97,6 +95,13 @@ std::vector<at::Tensor> direct_backward(
 
 }  // namespace
 
-Kernel power_direct_kernel() { return {"direct kernel", refuses_direct, direct, direct_backward}; }
+Form power_direct_kernel() {
+  return {
+      .name = forms::kDirectKernel,
+      .forward = direct,
+      .backward = direct_backward,
+      .refuses = refuses_direct,
+      .suits = never};
+}
 
 }  // namespace horner

@@ -68,15 +68,15 @@ Weights weights(const Inputs& in, const Options& options) {
   };
 }
 
-Result recurrent(const Inputs& in, const State& state, const Options& options) {
+Result recurrent(const Inputs& in, const State& state, const Options& options, Saved*) {
   return recurrent_sum(weights(in, options), in, state, options);
 }
 
-Result parallel(const Inputs& in, const State& state, const Options& options) {
+Result parallel(const Inputs& in, const State& state, const Options& options, Saved*) {
   return parallel_sum(weights(in, options), in, state, options);
 }
 
-Result chunked(const Inputs& in, const State& state, const Options& options) {
+Result chunked(const Inputs& in, const State& state, const Options& options, Saved*) {
   return chunked_sum(weights(in, options), in, state, options);
 }
 
@@ -87,6 +87,7 @@ State zero_state(const Inputs& in, const c10::SymInt&, const Options& options) {
 }
 
 void check(const Inputs& in, const State& state, const Options& o) {
+  HORNER_CHECK(o.norm != "bounded", "[power] norm must be sum or none, got bounded");
   HORNER_CHECK(o.order >= 0, "[power] order must be at least 0, got {}", o.order);
   HORNER_CHECK(
       o.coefficients.empty() || int64_t(o.coefficients.size()) == o.order + 1,
@@ -111,8 +112,9 @@ void check(const Inputs& in, const State& state, const Options& o) {
   );
   const int64_t K = in.k.sym_size(3).guard_int(__FILE__, __LINE__);
   const double F = feature_count(K, o.order);
-  const bool features =
-      !state.empty() || o.final_state || (o.form != "parallel" && o.form != "auto");
+  const bool pairs = o.form == forms::kAuto || o.form == forms::kParallel ||
+                     o.form == forms::kParallelKernel || o.form == forms::kDirectKernel;
+  const bool features = !state.empty() || o.final_state || !pairs;
   HORNER_CHECK(
       !features || F <= kMostFeatures,
       "[power] order {} at K = {} has {:.3g} features a head; only form = parallel without a state "
@@ -124,12 +126,12 @@ void check(const Inputs& in, const State& state, const Options& o) {
 }
 
 // Multiply-adds: all pairs T^2/2 (K+V) against the state's T 2 F V, plus the chunk's own pairs.
-std::string_view choose(const Inputs& in, const State& state, const Options& o) {
+bool suits_pairs(const Inputs& in, const State& state, const Options& o) {
   const double T = double(in.q.size(1)), K = double(in.q.size(3)), V = double(in.v.size(3));
   const double F = feature_count(in.q.size(3), o.order), C = double(o.chunk);
   const bool stateless = state.empty() && !o.final_state;
   const double chunked = 2 * F * V + C / 2 * (K + V), parallel = (o.causal ? T / 2 : T) * (K + V);
-  return stateless && (parallel < chunked || F > kMostFeatures) ? "parallel" : "chunked";
+  return stateless && (parallel < chunked || F > kMostFeatures);
 }
 
 Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) {
@@ -140,6 +142,15 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
 
 // k = 0 has the weight c_0: no token before it may see it, and no state.
 bool pads(const Inputs&, const State&, const Options& o) { return o.causal && !o.final_state; }
+
+// C: the chunk of the kernels. Chunked forms read and write the state of F features; the others form all pairs.
+Flops flops(const Dims& d, const Options& o, std::string_view form) {
+  const double K = double(d.K), V = double(d.V), T = double(d.T);
+  if (form != forms::kChunked && form != forms::kChunkedKernel && form != forms::kWideKernel)
+    return {T * (K + V), 2.5 * T * (K + V)};
+  const double C = d.K <= 32 ? 128 : 16 * K, F = feature_count(d.K, o.order);
+  return {C * (K + V) + 4 * F * V, 2.5 * C * (K + V) + 10 * F * V};
+}
 
 }  // namespace
 
@@ -217,16 +228,21 @@ Op power_op() {
            "eps",
            "log_norm",
            "final_state"},
-      .kernels =
-          {"step kernel", "chunked kernel", "wide kernel", "parallel kernel", "direct kernel"},
-      .recurrent = recurrent,
-      .parallel = parallel,
-      .chunked = chunked,
+      .forms =
+          {{.name = forms::kRecurrent, .forward = recurrent, .suits = never},
+           kernel_form(forms::kStepKernel),
+           kernel_form(forms::kChunkedKernel),
+           kernel_form(forms::kWideKernel),
+           kernel_form(forms::kParallelKernel),
+           kernel_form(forms::kDirectKernel),
+           step_form(recurrent),
+           {.name = forms::kParallel, .forward = parallel, .suits = suits_pairs},
+           {.name = forms::kChunked, .forward = chunked}},
       .zero_state = zero_state,
       .sample = sample,
       .check = check,
-      .choose = choose,
       .pads = pads,
+      .flops = flops,
   };
   op.defaults.norm = "sum";
   op.defaults.chunk = 128;

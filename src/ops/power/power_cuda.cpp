@@ -1,4 +1,4 @@
-// The kernels of `power` under the contract of ops/kernel.h.
+// The chunked kernel of `power`, and the list of its kernels.
 #include "ops/power/power_cuda.h"
 
 #include <ATen/Functions.h>
@@ -22,8 +22,6 @@ constexpr int64_t kSegment =
 std::string refuses_chunked(const Inputs& in, const State&, const Options& options) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
   if (options.order > 2) return fmt::format("its order is at most 2, got {}", options.order);
-  if (in.v.scalar_type() != at::kBFloat16)
-    return c10::str("it computes in bf16, got ", in.v.scalar_type());
   if (K > 32 || K % 8 != 0) return fmt::format("K is a multiple of 8 up to 32, got {}", K);
   if (V > 256 || V % 8 != 0) return fmt::format("V is a multiple of 8 up to 256, got {}", V);
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
@@ -117,16 +115,19 @@ void use_kept(Problem& x, const at::Tensor& kept) {
   x.p.den = kept.data_ptr<float>() + half;
 }
 
-Result compute(const Inputs& in, const State& state, const Options& options, bool keep) {
+Result forward(const Inputs& in, const State& state, const Options& options, Saved* saved) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state, options);
   x.cut(false);
   Result y;
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
   x.p.o = rows(y.o, x.H);
-  if (x.p.normalise && keep) {
-    y.norm = at::empty({x.B * x.H * x.T * (1 + x.V / 2)}, x.q.options().dtype(at::kFloat));
-    use_kept(x, y.norm);
+  if (x.p.normalise && saved != nullptr) {
+    const at::Tensor kept =
+        at::empty({x.B * x.H * x.T * (1 + x.V / 2)}, x.q.options().dtype(at::kFloat));
+    use_kept(x, kept);
+    (*saved)["kept"] = kept;
+    (*saved)["o"] = y.o;
   }
   if (options.final_state) {
     y.state.parts = {at::empty({x.B, x.G, x.F, x.columns}, x.q.options().dtype(at::kFloat))};
@@ -134,11 +135,7 @@ Result compute(const Inputs& in, const State& state, const Options& options, boo
     x.p.S_last = x.state_scratch(1);
   }
   C10_CUDA_CHECK(cuda::power_forward(x.p, x.stream));
-  y.form = "chunked kernel";
   return y;
-}
-Result forward(const Inputs& in, const State& state, const Options& options) {
-  return compute(in, state, options, backward_follows());
 }
 
 // A gradient of (B,T,H,width) as the kernel writes it, and as the op returns it: (blocks,..) in fp32 where
@@ -177,13 +174,11 @@ std::vector<at::Tensor> backward(
     const Inputs& in,
     const State& state,
     const Options& options,
-    const Result& given,
+    const Saved& saved,
     const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state, options);
-  Result y = given;
-  if (x.p.normalise && !(y.o.defined() && y.norm.defined())) y = compute(in, state, options, true);
   PowerSweep& p = x.p;
   const at::TensorOptions wide = x.q.options().dtype(at::kFloat);
   x.cut(p.decays);
@@ -207,9 +202,10 @@ std::vector<at::Tensor> backward(
   const Gradient dv(x, x.V, 1, x.G, p.dv, p.wide_dv);
   p.dq_block = p.dk_block = x.B * x.T * x.H * x.K;
   if (p.normalise) {
-    y.o = readable(y.o);
-    p.o = rows(y.o, x.H);
-    use_kept(x, y.norm);
+    x.held.push_back(readable(saved.get("o")));
+    p.o = rows(x.held.back(), x.H);
+    x.held.push_back(saved.get("kept"));
+    use_kept(x, x.held.back());
     p.delta = x.scratch({x.B, x.H, x.T});
   }
   if (p.decays) {
@@ -276,10 +272,14 @@ cuda::PowerRows rows(const at::Tensor& x, int64_t H) {
   return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(H / x.size(2))};
 }
 
-std::vector<Kernel> power_kernels() {
+std::vector<Form> power_kernels() {
   return {
       power_step_kernel(),
-      {"chunked kernel", refuses_chunked, forward, backward},
+      {.name = forms::kChunkedKernel,
+       .forward = forward,
+       .backward = backward,
+       .types = {at::kBFloat16},
+       .refuses = refuses_chunked},
       power_wide_kernel(),
       power_parallel_kernel(),
       power_direct_kernel(),

@@ -1,17 +1,17 @@
 // The kernels of `power`: step, chunked and, for wide keys, wide keep a state; parallel is all pairs, direct the oracle.
 #pragma once
 
-#include "ops/kernel.h"
+#include "ops/op.h"
 #include "ops/power/power.cuh"
 
 namespace horner {
 
-std::vector<Kernel> power_kernels();
+std::vector<Form> power_kernels();
 
-Kernel power_step_kernel();
-Kernel power_parallel_kernel();
-Kernel power_wide_kernel();
-Kernel power_direct_kernel();
+Form power_step_kernel();
+Form power_parallel_kernel();
+Form power_wide_kernel();
+Form power_direct_kernel();
 
 // The parallel kernel's o, and what its backward reads beside it: what rounding left of o, and 1 / den (B,H,T), T rounded up
 // to a multiple of 64, negative where den was held at eps.
@@ -20,6 +20,9 @@ struct PowerParts {
 };
 PowerParts power_parallel_parts(const Inputs&, const Options&);
 at::Tensor power_parallel_kept(const at::Tensor& rest, const at::Tensor& inverse);  // as one tensor
+std::vector<at::Tensor> power_parallel_backward(
+    const Inputs&, const Options&, const at::Tensor& o, const at::Tensor& kept, const at::Tensor& dO
+);
 
 // What all of them share.
 double scale_of(const Inputs&, const Options&);

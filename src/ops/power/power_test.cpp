@@ -221,7 +221,7 @@ TEST(Power, AutoTakesTheCheaperFormAndSaysWhich) {
   const auto form_at = [](int64_t T, int64_t K, int64_t N) {
     Inputs in;
     in.q = in.k = in.v = at::zeros({1, T, 1, K});
-    return chosen_form(find_op("power"), in, {}, order(N));
+    return chosen_form(find_op("power"), in, {}, order(N)).name;
   };
   EXPECT_EQ(form_at(64, 16, 2), "parallel");
   EXPECT_EQ(form_at(8192, 16, 2), "chunked");

@@ -1,4 +1,4 @@
-// `power`, one token at a time (step.cu), under the contract of ops/kernel.h.
+// `power`, one token at a time (step.cu).
 #include "ops/step_cuda.h"
 
 #include <ATen/cuda/CUDAContext.h>
@@ -11,19 +11,16 @@
 namespace horner {
 namespace {
 
-std::string refuses_step(const Inputs& in, const State& state, const Options& options) {
+std::string refuses_step(const Inputs& in, const State&, const Options& options) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
-  const at::ScalarType type = in.v.scalar_type();
-  const std::string why = refuses_any_step(in, state);
+  const std::string why = refuses_any_step(in);
   if (!why.empty()) return why;
   if (options.order > 2) return fmt::format("its order is at most 2, got {}", options.order);
-  if (type != at::kBFloat16 && type != at::kFloat)
-    return c10::str("it computes in bf16 and fp32, got ", type);
   if (K > 64 || V > 128) return fmt::format("K is at most 64 and V 128, got {} and {}", K, V);
   return refuses_any_power(in, options);
 }
 
-Result step(const Inputs& in, const State& state, const Options& options) {
+Result step(const Inputs& in, const State& state, const Options& options, Saved*) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const std::vector<double> c = series(options);
   const double scale = scale_of(in, options);
@@ -67,12 +64,17 @@ Result step(const Inputs& in, const State& state, const Options& options) {
     p.last = y.state.parts[0].data_ptr<float>();
   }
   C10_CUDA_CHECK(cuda::power_step(p, at::cuda::getCurrentCUDAStream(v.device().index())));
-  y.form = "step kernel";
   return y;
 }
 
 }  // namespace
 
-Kernel power_step_kernel() { return {"step kernel", refuses_step, step, nullptr}; }
+Form power_step_kernel() {
+  return {
+      .name = forms::kStepKernel,
+      .forward = step,
+      .types = {at::kBFloat16, at::kFloat},
+      .refuses = refuses_step};
+}
 
 }  // namespace horner

@@ -30,7 +30,7 @@ Result finish(const at::Tensor& h, const Inputs& in, const Options& options) {
   return result;
 }
 
-Result recurrent(const Inputs& in, const State& state, const Options& options) {
+Result recurrent(const Inputs& in, const State& state, const Options& options, Saved*) {
   auto [g, v, h] = problem(in, state);
   const std::vector<at::Tensor> a = g.exp().unbind(2), b = v.unbind(2);
   std::vector<at::Tensor> all;
@@ -67,18 +67,18 @@ Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options&
   return finish(from_chunks(A * before + inside, b.size(2)), in, options);
 }
 
-Result parallel(const Inputs& in, const State& state, const Options& options) {
+Result parallel(const Inputs& in, const State& state, const Options& options, Saved*) {
   return chunks_of(in.v.size(1), in, state, options);
 }
 
-Result chunked(const Inputs& in, const State& state, const Options& options) {
+Result chunked(const Inputs& in, const State& state, const Options& options, Saved*) {
   return chunks_of(options.chunk, in, state, options);
 }
 
 // On a CPU a token of many channels is work enough for one step of the loop, and doubling log C times more.
-std::string_view choose(const Inputs& in, const State&, const Options&) {
+bool suits_loop(const Inputs& in, const State&, const Options&) {
   const int64_t channels = in.v.size(0) * in.v.size(2) * in.v.size(3);
-  return in.v.is_cpu() && channels >= 4096 ? "recurrent" : "chunked";
+  return in.v.is_cpu() && in.v.size(1) > 1 && channels >= 4096;
 }
 
 State zero_state(const Inputs& in, const c10::SymInt&, const Options&) {
@@ -111,6 +111,8 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
 // v = 0 and a = 1 leave h as it is.
 bool pads(const Inputs&, const State&, const Options&) { return true; }
 
+Flops flops(const Dims&, const Options&, std::string_view) { return {}; }  // bytes bind
+
 }  // namespace
 
 Op scan_op() {
@@ -120,15 +122,17 @@ Op scan_op() {
       .inputs = {kV, kG},
       .options = {"form", "chunk", "final_state"},
       .complex = true,
-      .kernels = {"chunked kernel"},
-      .recurrent = recurrent,
-      .parallel = parallel,
-      .chunked = chunked,
+      .forms =
+          {{.name = forms::kRecurrent, .forward = recurrent, .suits = suits_loop},
+           kernel_form(forms::kChunkedKernel),
+           step_form(recurrent),
+           {.name = forms::kParallel, .forward = parallel, .suits = never},
+           {.name = forms::kChunked, .forward = chunked}},
       .zero_state = zero_state,
       .sample = sample,
       .check = check,
-      .choose = choose,
       .pads = pads,
+      .flops = flops,
   };
   op.variants = {
       {"real", op.defaults},

@@ -9,8 +9,6 @@
 namespace horner {
 namespace {
 
-constexpr std::string_view kForm = "chunked kernel";
-
 cuda::ScanType scan_type(at::ScalarType type) {
   return type == at::kFloat      ? cuda::ScanType::f32
          : type == at::kBFloat16 ? cuda::ScanType::bf16
@@ -18,9 +16,6 @@ cuda::ScanType scan_type(at::ScalarType type) {
 }
 
 std::string refuses(const Inputs& in, const State&, const Options&) {
-  const at::ScalarType type = in.v.scalar_type();
-  if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf)
-    return c10::str("it computes in fp32, bf16 and fp16, got ", type);
   if (in.g.is_complex()) return "it is real";
   if (in.g.dim() != 4) return "its decay is per element, not per head";
   if (in.v.size(2) * in.v.size(3) % 8 != 0)
@@ -55,7 +50,7 @@ struct Problem {
   }
 };
 
-Result forward(const Inputs& in, const State& state, const Options& options) {
+Result forward(const Inputs& in, const State& state, const Options& options, Saved* saved) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state);
   Result y;
@@ -66,16 +61,16 @@ Result forward(const Inputs& in, const State& state, const Options& options) {
     x.p.last = y.state.parts[0].data_ptr<float>();
   }
   C10_CUDA_CHECK(cuda::scan_forward(x.p, x.stream));
-  y.form = kForm;
+  if (saved != nullptr) (*saved)["h"] = y.o;
   return y;
 }
 
 std::vector<at::Tensor> backward(
-    const Inputs& in, const State& state, const Options& options, const Result& y, const Result& dy
+    const Inputs& in, const State& state, const Options&, const Saved& saved, const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, state);
-  const at::Tensor h = (y.o.defined() ? y.o : forward(in, state, options).o).detach().contiguous();
+  const at::Tensor h = saved.get("h").detach().contiguous();
   const at::Tensor dh = dy.o.defined() ? dy.o.detach().contiguous() : at::zeros_like(x.v);
   const at::Tensor dv = at::empty_like(x.v), dg = at::empty_like(x.g);
   at::Tensor dlast, dfirst;
@@ -99,6 +94,13 @@ std::vector<at::Tensor> backward(
 
 }  // namespace
 
-std::vector<Kernel> scan_kernels() { return {{kForm, refuses, forward, backward}}; }
+std::vector<Form> scan_kernels() {
+  return {
+      {.name = forms::kChunkedKernel,
+       .forward = forward,
+       .backward = backward,
+       .types = {at::kFloat, at::kBFloat16, at::kHalf},
+       .refuses = refuses}};
+}
 
 }  // namespace horner

@@ -1,10 +1,10 @@
 // The kernel of `scan`, real: one pass over memory each way.
 #pragma once
 
-#include "ops/kernel.h"
+#include "ops/op.h"
 
 namespace horner {
 
-std::vector<Kernel> scan_kernels();
+std::vector<Form> scan_kernels();
 
 }  // namespace horner

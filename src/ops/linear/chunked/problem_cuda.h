@@ -32,17 +32,17 @@ struct Problem {
         K(in.q.size(3)),
         V(in.v.size(3)),
         chunked(is_chunked),
-        sum(options.norm == "sum"),
+        sum(options.norm != "none"),
         eps(options.eps),
         stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
     const at::ScalarType wide = state_dtype(in);
     q = readable(in.q, chunked);
     k = readable(in.k, chunked);
     v = readable(in.v, chunked);
-    if (in.beta.defined()) {
-      const Stabilised x = stabilise(in, in.beta.detach(), in.g.detach(), state);
-      g = at::stack({x.g, x.gain}, -1);
-      gain = by_chunks(x.gain.exp());
+    if (in.i.defined()) {
+      const Stabilised x = stabilise(in, state);
+      g = at::stack({x.g.detach(), x.gain.detach()}, -1);
+      gain = by_chunks(x.gain.detach().exp());
       floor = by_chunks(x.floor.repeat_interleave(H / G, 2));
       m = x.last;
     } else if (in.g.defined()) {

@@ -105,22 +105,26 @@ struct Problem {
 
 }  // namespace
 
-Result per_key_forward(const Inputs& in, const State& state, const Options& options) {
+Result per_key_forward(const Inputs& in, const State& state, const Options& options, Saved* saved) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options);
   Result y;
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
-  at::Tensor last;
+  at::Tensor last, entering;
   if (options.final_state) last = at::empty({x.n, x.G, x.K, x.V}, x.wide());
-  const at::Tensor S = x.states(x.k, x.v, false, x.S0, last, y.norm);  // kept for the backward
+  const at::Tensor S = x.states(x.k, x.v, false, x.S0, last, entering);
+  if (saved != nullptr) (*saved)["entering"] = entering;
   C10_CUDA_CHECK(cuda::key_output(x.chunks(S, y.o), x.stream));
   if (options.final_state) y.state.parts = {last};
-  y.form = "chunked kernel";
   return y;
 }
 
 std::vector<at::Tensor> per_key_backward(
-    const Inputs& in, const State& state, const Options& options, const Result& y, const Result& dy
+    const Inputs& in,
+    const State& state,
+    const Options& options,
+    const Saved& saved,
+    const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const Problem x(in, state, options);
@@ -130,7 +134,7 @@ std::vector<at::Tensor> per_key_backward(
   if (!dy.state.parts.empty() && dy.state.parts[0].defined())
     dS = dy.state.parts[0].detach().to(at::kFloat);
   if (x.S0.defined()) dS0 = at::empty({x.n, x.H, x.K, x.V}, x.wide());
-  at::Tensor entering = y.norm, leaving;
+  at::Tensor entering = saved.get("entering"), leaving;
   const at::Tensor S = x.states(x.k, x.v, false, x.S0, {}, entering);
   const at::Tensor Z = x.states(x.q, out, true, dS, dS0, leaving);
 
@@ -155,7 +159,8 @@ std::vector<at::Tensor> per_key_backward(
       dq,
       grouped(dk, 2, x.G).to(type),
       grouped(dv, 2, x.G).to(type),
-      grouped(dg, 2, x.G).to(in.g.scalar_type())};
+      grouped(dg, 2, x.G).to(in.g.scalar_type()),
+      at::Tensor()};  // i
   if (!state.empty()) all.push_back(grouped(dS0, 1, x.G).to(state.parts[0].scalar_type()));
   return all;
 }

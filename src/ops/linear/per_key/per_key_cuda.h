@@ -5,9 +5,9 @@
 
 namespace horner {
 
-Result per_key_forward(const Inputs&, const State&, const Options&);
+Result per_key_forward(const Inputs&, const State&, const Options&, Saved*);
 std::vector<at::Tensor> per_key_backward(
-    const Inputs&, const State&, const Options&, const Result& y, const Result& dy
+    const Inputs&, const State&, const Options&, const Saved&, const Result& dy
 );
 
 }  // namespace horner

@@ -1,4 +1,4 @@
-// `power` over all pairs (parallel.cu), under the contract of ops/kernel.h.
+// `power` over all pairs (parallel.cu).
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
@@ -13,8 +13,6 @@ namespace {
 std::string refuses_parallel(const Inputs& in, const State& state, const Options& options) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
   if (options.order > 10) return fmt::format("its order is at most 10, got {}", options.order);
-  if (in.v.scalar_type() != at::kBFloat16)
-    return c10::str("it computes in bf16, got ", in.v.scalar_type());
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
   if (in.g.defined() && (K > 64 || V > 64))
@@ -84,34 +82,43 @@ void use_kept(cuda::PowerParallel& p, const at::Tensor& kept) {
   p.inverse = kept.data_ptr<float>() + half;
 }
 
-Result compute(const Inputs& in, const Options& options, bool keep) {
+Result forward(const Inputs& in, const State&, const Options& options, Saved* saved) {
   const c10::cuda::CUDAGuard device(in.v.device());
   Problem x(in, options);
   Result y;
   y.o = at::empty({x.p.B, x.p.T, x.p.H, x.p.V}, x.v.options());
-  if (keep) {
+  if (saved != nullptr) {
     const int64_t size = x.p.B * x.p.H * (x.p.padded + x.p.T * x.p.V / 2);
-    y.norm = at::empty({size}, x.v.options().dtype(at::kFloat));
-    use_kept(x.p, y.norm);
+    const at::Tensor kept = at::empty({size}, x.v.options().dtype(at::kFloat));
+    use_kept(x.p, kept);
+    (*saved)["kept"] = kept;
+    (*saved)["o"] = y.o;
   }
   x.p.o = rows(y.o, x.p.H);
   C10_CUDA_CHECK(cuda::power_parallel_forward(x.p, x.stream));
-  y.form = "parallel kernel";
   return y;
-}
-Result forward(const Inputs& in, const State&, const Options& options) {
-  return compute(in, options, backward_follows());
 }
 
 std::vector<at::Tensor> backward(
-    const Inputs& in, const State&, const Options& options, const Result& given, const Result& dy
+    const Inputs& in, const State&, const Options& options, const Saved& saved, const Result& dy
+) {
+  return power_parallel_backward(in, options, saved.get("o"), saved.get("kept"), dy.o);
+}
+
+}  // namespace
+
+std::vector<at::Tensor> power_parallel_backward(
+    const Inputs& in,
+    const Options& options,
+    const at::Tensor& given,
+    const at::Tensor& kept,
+    const at::Tensor& do_given
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
-  const Result y = given.o.defined() && given.norm.defined() ? given : compute(in, options, true);
   Problem x(in, options);
   cuda::PowerParallel& p = x.p;
   const int64_t G = x.k.size(2);
-  const at::Tensor o = readable(y.o), dO = readable(dy.o);
+  const at::Tensor o = readable(given), dO = readable(do_given);
   p.wide = G != p.H;
   const auto own = x.q.options(), wide = own.dtype(at::kFloat);
   const at::Tensor dq = at::empty({p.B, p.T, p.H, p.K}, own),
@@ -123,7 +130,7 @@ std::vector<at::Tensor> backward(
   p.dq = rows(dq, p.H);
   p.dk = rows(dk, p.H);
   p.dv = rows(dv, p.H);
-  use_kept(p, y.norm);
+  use_kept(p, kept);
   p.factor = scratch[0].data_ptr<float>();
   p.delta = scratch[1].data_ptr<float>();
   at::Tensor sums;
@@ -140,21 +147,27 @@ std::vector<at::Tensor> backward(
       dq, grouped(dk), grouped(dv), in.g.defined() ? x.gate_gradient(sums, in.g) : at::Tensor()};
 }
 
-}  // namespace
-
 PowerParts power_parallel_parts(const Inputs& in, const Options& options) {
-  const Result y = compute(in, options, true);
-  const int64_t half = y.o.numel() / 2;
+  Saved saved;
+  const at::Tensor o = forward(in, {}, options, &saved).o, kept = saved.get("kept");
+  const int64_t half = o.numel() / 2;
   return {
-      y.o,
-      y.norm.narrow(0, 0, half).view(at::kBFloat16).view_as(y.o),
-      y.norm.narrow(0, half, y.norm.numel() - half)};
+      o,
+      kept.narrow(0, 0, half).view(at::kBFloat16).view_as(o),
+      kept.narrow(0, half, kept.numel() - half)};
 }
 
 at::Tensor power_parallel_kept(const at::Tensor& rest, const at::Tensor& inverse) {
   return at::cat({rest.contiguous().flatten().view(at::kFloat), inverse.flatten()});
 }
 
-Kernel power_parallel_kernel() { return {"parallel kernel", refuses_parallel, forward, backward}; }
+Form power_parallel_kernel() {
+  return {
+      .name = forms::kParallelKernel,
+      .forward = forward,
+      .backward = backward,
+      .types = {at::kBFloat16},
+      .refuses = refuses_parallel};
+}
 
 }  // namespace horner

@@ -134,7 +134,8 @@ struct WideProblem {
       const at::Tensor& low,
       const at::Tensor& inverse,
       const at::Tensor& y,
-      const Result& to
+      const at::Tensor& o,
+      const at::Tensor& kept
   ) const {
     cuda::PowerFinish p;
     p.B = B;
@@ -151,8 +152,8 @@ struct WideProblem {
     p.normalise = normalise;
     p.clamps = normalise && !options.odd;
     p.eps = float(options.eps);
-    p.o = to.o.data_ptr();
-    if (to.norm.defined()) p.kept = to.norm.data_ptr<float>();
+    p.o = o.data_ptr();
+    if (kept.defined()) p.kept = kept.data_ptr<float>();
     C10_CUDA_CHECK(cuda::power_wide_finish(p, stream));
   }
 

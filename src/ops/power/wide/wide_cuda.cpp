@@ -1,4 +1,4 @@
-// `power` of wide keys in chunks of many tokens (wide.cuh), under the contract of ops/kernel.h.
+// `power` of wide keys in chunks of many tokens (wide.cuh).
 #include <c10/cuda/CUDAGuard.h>
 
 #include "ops/power/wide/problem_cuda.h"
@@ -9,8 +9,6 @@ namespace {
 std::string refuses_wide(const Inputs& in, const State&, const Options& options) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
   if (options.order > 2) return fmt::format("its order is at most 2, got {}", options.order);
-  if (in.v.scalar_type() != at::kBFloat16)
-    return c10::str("it computes in bf16, got ", in.v.scalar_type());
   if (K <= 32 || K > 128 || V > 128 || V % 8 != 0)
     return fmt::format("K is 33 to 128, V a multiple of 8 up to 128, got {} and {}", K, V);
   if (in.g.defined()) return "it has no decay";
@@ -21,7 +19,7 @@ std::string refuses_wide(const Inputs& in, const State&, const Options& options)
   return refuses_any_power(in, options);
 }
 
-Result compute(const Inputs& in, const State& state, const Options& options, bool keep) {
+Result forward(const Inputs& in, const State& state, const Options& options, Saved* saved) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const WideProblem x(in, options);
   const auto [high, low, inverse] = power_parallel_parts(
@@ -36,20 +34,18 @@ Result compute(const Inputs& in, const State& state, const Options& options, boo
     if (options.final_state) y.state.parts = {x.to_op(last, false)};
   }
   y.o = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
-  if (keep && x.normalise) y.norm = at::empty({x.B, x.T, x.H, x.V + 1}, x.floats());
-  x.finish(high, low, inverse, read, y);
-  y.form = "wide kernel";
+  at::Tensor kept;
+  if (saved != nullptr && x.normalise)
+    (*saved)["kept"] = kept = at::empty({x.B, x.T, x.H, x.V + 1}, x.floats());
+  x.finish(high, low, inverse, read, y.o, kept);
   return y;
-}
-Result forward(const Inputs& in, const State& state, const Options& options) {
-  return compute(in, state, options, backward_follows());
 }
 
 std::vector<at::Tensor> backward(
     const Inputs& in,
     const State& state,
     const Options& options,
-    const Result& given,
+    const Saved& saved,
     const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
@@ -62,9 +58,9 @@ std::vector<at::Tensor> backward(
   at::Tensor u = at::zeros({x.B, x.T, x.H, x.columns}, x.v.options());
   u.narrow(3, 0, x.V).copy_(dO);
   if (x.normalise) {
-    const Result y = given.norm.defined() ? given : compute(in, state, options, true);
-    o = y.norm.narrow(3, 0, x.V);
-    const at::Tensor den = y.norm.narrow(3, x.V, 1), wide = dO.to(at::kFloat);
+    const at::Tensor kept = saved.get("kept");
+    o = kept.narrow(3, 0, x.V);
+    const at::Tensor den = kept.narrow(3, x.V, 1), wide = dO.to(at::kFloat);
     const at::Tensor held = den < (options.odd ? -HUGE_VAL : options.eps);  // a constant there
     inverse = den.where(~held, options.eps).reciprocal();
     const at::Tensor delta = ((wide * o).sum(3, true) * -inverse).where(~held, 0);
@@ -74,14 +70,14 @@ std::vector<at::Tensor> backward(
     u.narrow(3, x.V + 1, 1).copy_(delta - high.to(at::kFloat));
     inverse = inverse.where(~held, -inverse);
   }
-  Result y, d;
-  y.o = x.chunked(o.to(at::kBFloat16));
-  y.norm = power_parallel_kept(
-      x.chunked((o - x.whole(y.o)).to(at::kBFloat16)), x.chunked(inverse).squeeze(3).transpose(1, 2)
+  const at::Tensor narrow_o = x.chunked(o.to(at::kBFloat16));
+  const at::Tensor kept = power_parallel_kept(
+      x.chunked((o - x.whole(narrow_o)).to(at::kBFloat16)),
+      x.chunked(inverse).squeeze(3).transpose(1, 2)
   );
-  d.o = x.chunked(dO);
   const Inputs pairs{.q = x.chunked(x.q), .k = x.chunked(x.k), .v = x.chunked(in.v.detach())};
-  const std::vector<at::Tensor> own = power_parallel_kernel().backward(pairs, {}, x.inside(), y, d);
+  const std::vector<at::Tensor> own =
+      power_parallel_backward(pairs, x.inside(), narrow_o, kept, x.chunked(dO));
   at::Tensor dq = x.whole(own[0]).to(at::kFloat), dk = x.whole(own[1]).to(at::kFloat),
              dv = x.whole(own[2]).to(at::kFloat), dS0;
   const bool ends = !dy.state.parts.empty() && dy.state.parts[0].defined();
@@ -110,6 +106,14 @@ bool suits(const Inputs& in, const State& state, const Options& options) {
 
 }  // namespace
 
-Kernel power_wide_kernel() { return {"wide kernel", refuses_wide, forward, backward, suits}; }
+Form power_wide_kernel() {
+  return {
+      .name = forms::kWideKernel,
+      .forward = forward,
+      .backward = backward,
+      .types = {at::kBFloat16},
+      .refuses = refuses_wide,
+      .suits = suits};
+}
 
 }  // namespace horner

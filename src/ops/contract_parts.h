@@ -1,0 +1,65 @@
+// What the properties of the contract share.
+#pragma once
+
+#include "ops/contract.h"
+
+namespace horner::contract_parts {
+
+constexpr double kExact = 1e-10;  // fp64 forms against each other
+
+// The case's options with a form of that name.
+Options with(const Case&, std::string_view form, int64_t chunk = 16, bool state = true);
+Options with(const Case&, int64_t chunk = 16, bool state = true);  // the case's own form
+
+// Inputs of the case in the type of its form; gates of a form that is not exact are fp32.
+Inputs form_inputs(const Case&);
+Inputs to_wide(const Case&, const Inputs&);  // the same numbers in fp64
+
+// Of o, norm and the state: the largest error in fp64, the root of the mean square else.
+double result_error(const Case&, const Result& a, const Result& b);
+double tensor_error(const Case&, const at::Tensor& a, const at::Tensor& b);
+
+// The definition in fp64, and what the plain form in the case's precision may err.
+Result truth(const Case&, const Inputs&, const State& = {});
+double allowed(const Case&, const Inputs&, const Result& truth);
+
+// f(options) for the case's form; with chunks of 1, 7, 16, 64 and T where it has chunks of any size.
+template <class F>
+void for_each_chunk(const Case& c, F&& f) {
+  if (c.form_name() != forms::kChunked) return f(with(c));
+  for (const int64_t chunk : {int64_t(1), int64_t(7), int64_t(16), int64_t(64), c.dims.T})
+    f(with(c, chunk));
+}
+
+template <class F>
+Inputs map_inputs(const Case& c, const Inputs& in, F&& f) {
+  Inputs out = in;
+  for (const Input& input : c.op.inputs) {
+    at::Tensor& x = out.*input.tensor;
+    if (x.defined()) x = f(x);
+  }
+  return out;
+}
+
+// The properties, by file.
+Measure forms_agree(const Case&);
+Measure splits(const Case&);
+Measure steps(const Case&);
+Measure packs(const Case&);
+Measure grouped(const Case&);
+Measure linear_in_v(const Case&);
+Measure any_strides(const Case&);
+Measure single_precision(const Case&);
+Measure bfloat_precision(const Case&);
+Measure half_precision(const Case&);
+
+Measure causal(const Case&);
+Measure independent(const Case&);
+Measure state_size(const Case&);
+Measure same_bits(const Case&);
+Measure long_time(const Case&);
+Measure refuses(const Case&);
+
+Measure gradients(const Case&);
+
+}  // namespace horner::contract_parts

@@ -1,0 +1,167 @@
+// Properties that compare numbers.
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include "ops/chunks.h"
+#include "ops/contract_parts.h"
+
+namespace horner::contract_parts {
+
+Measure forms_agree(const Case& c) {
+  Measure m{0, 0};
+  for (const int64_t T : {c.dims.T, int64_t(1)}) {
+    Case some = c;
+    some.dims.T = T;
+    const Inputs in = form_inputs(some);
+    if (c.form->refuses != nullptr && !refusal(*c.form, in, {}, with(c)).empty()) continue;
+    const Result exact = truth(some, in);
+    m.bound = std::max(m.bound, allowed(some, in, exact));
+    for_each_chunk(some, [&](const Options& o) {
+      m.error = std::max(m.error, result_error(c, run(c.op, in, {}, o), exact));
+    });
+  }
+  return m;
+}
+
+// Each of the two results as one; a state is the second's.
+static Result joined(const Result& first, Result second) {
+  second.o = at::cat({first.o, second.o}, 1);
+  if (second.norm.defined()) second.norm = at::cat({first.norm, second.norm}, 1);
+  return second;
+}
+
+Measure splits(const Case& c) {
+  if (c.dims.T < 2) return {};
+  const Inputs in = form_inputs(c);
+  const Result whole = truth(c, in);
+  Measure m{0, allowed(c, in, whole)};
+  for (const int64_t s : {int64_t(1), c.dims.T / 2, c.dims.T - 1}) {
+    const Inputs start = tokens(c.op, in, 0, s), rest = tokens(c.op, in, s, c.dims.T - s);
+    for_each_chunk(c, [&](Options o) {
+      // A kernel that does not take so short a part goes on from the state of one that does.
+      const auto part = [&](const Inputs& x, const State& state) {
+        const bool can = c.form->refuses == nullptr || refusal(*c.form, x, state, o).empty();
+        return run(c.op, x, state, can ? o : with(c, forms::kAuto));
+      };
+      const Result first = part(start, {});
+      m.error = std::max(m.error, result_error(c, joined(first, part(rest, first.state)), whole));
+    });
+  }
+  return m;
+}
+
+// Token by token, by the form itself where it takes one, else by what auto takes.
+Measure steps(const Case& c) {
+  Case whole = c;
+  whole.dims.T = std::max<int64_t>(c.dims.T, 37);
+  const Inputs in = form_inputs(whole);
+  const Result exact = truth(whole, in);
+  Result all;
+  std::vector<at::Tensor> o;
+  for (int64_t t = 0; t < whole.dims.T; ++t) {
+    const Inputs token = tokens(c.op, in, t, 1);
+    const Options own = with(c);
+    const bool can = refusal(*c.form, token, all.state, own).empty();
+    all = run(c.op, token, all.state, can ? own : with(c, forms::kAuto));
+    o.push_back(all.o);
+  }
+  const Measure m{tensor_error(c, at::cat(o, 1), exact.o), allowed(whole, in, exact)};
+  return m;
+}
+
+Measure packs(const Case& c) {
+  const int64_t T = c.dims.T, cut = T / 3;
+  Case one = c;
+  one.dims.B = 1;
+  const Inputs in = form_inputs(one);
+  std::vector<at::Tensor> alone;
+  for (const auto& [start, end] : {std::pair{int64_t(0), cut}, std::pair{cut, T}}) {
+    if (start < end) alone.push_back(truth(c, tokens(c.op, in, start, end - start)).o);
+  }
+  const at::Tensor exact = at::cat(alone, 1);
+  Measure m{0, allowed(c, in, truth(c, in))};
+  for_each_chunk(c, [&](const Options& o) {
+    Inputs packed = in;
+    packed.cu_seqlens = at::tensor({int64_t(0), cut, cut, T}, at::kInt).to(c.device);
+    const Result all = run(c.op, packed, {}, o);
+    m.error = std::max(m.error, tensor_error(c, all.o, exact));
+    if (!o.final_state || cut == 0) return;
+    const Result again = run(c.op, packed, all.state, o);  // each sequence goes on from its own row
+    const Inputs start = tokens(c.op, in, 0, cut);
+    const at::Tensor second = truth(c, start, truth(c, start).state).o;
+    m.error = std::max(m.error, tensor_error(c, again.o.narrow(1, 0, cut), second));
+  });
+  return m;
+}
+
+Measure grouped(const Case& c) {
+  Case some = c;
+  some.dims.G = 2;
+  some.dims.H = 6;
+  const Inputs in = form_inputs(some);
+  const Inputs repeated = map_inputs(c, in, [&](const at::Tensor& x) {
+    return x.size(2) == 6 ? x : x.repeat_interleave(3, 2);
+  });
+  Result exact;
+  exact.o = truth(some, repeated).o;
+  Measure m{0, c.exact() ? kExact : allowed(some, in, truth(some, in))};
+  for_each_chunk(c, [&](const Options& o) {
+    m.error = std::max(m.error, tensor_error(c, run(c.op, in, {}, o).o, exact.o));
+  });
+  return m;
+}
+
+// The map from v to o is linear: o(x + 2 y) = o(x) + 2 o(y).
+Measure linear_in_v(const Case& c) {
+  Case another = c;
+  another.seed += 1;
+  const Inputs in = form_inputs(c);
+  Inputs other = in, mixed = in;
+  other.v = form_inputs(another).v;
+  mixed.v = in.v + 2 * other.v;
+  const Options o = with(c);
+  const at::Tensor sum = run(c.op, in, {}, o).o + 2 * run(c.op, other, {}, o).o;
+  return {relative_error(run(c.op, mixed, {}, o).o, sum), kExact};
+}
+
+Measure any_strides(const Case& c) {
+  const Inputs in = form_inputs(c);
+  const Inputs strided = map_inputs(c, in, [](const at::Tensor& x) {
+    return x.transpose(1, x.dim() - 1).contiguous().transpose(1, x.dim() - 1);
+  });
+  const Result exact = truth(c, in);
+  Measure m{0, allowed(c, in, exact)};
+  for_each_chunk(c, [&](const Options& o) {
+    m.error = std::max(m.error, result_error(c, run(c.op, strided, {}, o), exact));
+  });
+  return m;
+}
+
+static Inputs to_type(const Case& c, const Inputs& in, at::ScalarType type) {
+  return map_inputs(c, in, [&](const at::Tensor& x) {
+    const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+    return x.to(x.is_complex() ? c10::toComplexType(wide) : type);
+  });
+}
+
+// Error of the type against fp64 on the same rounded inputs. On a CPU the bound is the type's own; a GPU may err twice
+// as much as the plain form, whose products are rounded where tensor cores round theirs.
+static Measure narrow(const Case& c, at::ScalarType type, double bound) {
+  const Inputs rounded = to_type(c, sample_inputs(c, at::kDouble), type);
+  const at::Tensor exact =
+      run(c.op, to_type(c, rounded, at::kDouble), {}, with(c, c.op.forms[0].name)).o;
+  const auto error_of = [&](std::string_view form) {
+    const at::Tensor got = run(c.op, rounded, {}, with(c, form, 16, false)).o;
+    return relative_error(got.to(exact.scalar_type()), exact);
+  };
+  if (c.device.is_cpu()) return {error_of(c.form_name()), bound};
+  const double own = error_of(c.form_name());
+  const RoundedProducts low;
+  return {own, std::max(bound, 2 * error_of(forms::kChunked) + 1e-5)};
+}
+
+Measure single_precision(const Case& c) { return narrow(c, at::kFloat, 1e-4); }
+Measure bfloat_precision(const Case& c) { return narrow(c, at::kBFloat16, 1.0 / 128); }
+Measure half_precision(const Case& c) { return narrow(c, at::kHalf, 1.0 / 1024); }
+
+}  // namespace horner::contract_parts
