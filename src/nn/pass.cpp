@@ -9,8 +9,8 @@
 
 namespace horner {
 
-Pass::Pass(const State& before, const Context& context, bool looks)
-    : context_(context), before_(before), looks_(looks) {
+Pass::Pass(const State& before, const Context& context, bool wants_core)
+    : context_(context), before_(before), wants_core_(wants_core) {
   if (!context.cu_seqlens.defined()) return;
   const at::Tensor starts = context.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
   starts_.assign(starts.data_ptr<int64_t>(), starts.data_ptr<int64_t>() + starts.numel());
@@ -80,7 +80,7 @@ Result Pass::run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Opt
   qkv.cu_seqlens = context_.cu_seqlens;
   Result result = exponential_gate(qkv, i, f, rest(), with_form(options));
   for (const at::Tensor& part : result.state.parts) carry(part);
-  if (!looks_) return result;
+  if (!wants_core_) return result;
   core = {&find_op("linear"), qkv, options, {}, {}, result.o, {}};  // without the stabiliser
   core.in.k = qkv.k * i.exp().unsqueeze(-1);
   core.in.g = f;
