@@ -11,6 +11,7 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
+MOST_REASONS = 10
 Case = collections.namedtuple("Case", "name outcome text")  # outcome: passed, failed, skipped
 
 
@@ -62,6 +63,15 @@ def read_results(results):
     return [case for element in root.iter("testcase") for case in read_entry(element, results)]
 
 
+def skip_lines(reasons):
+    """How many tests each reason skipped, the most frequent first, in at most MOST_REASONS lines."""
+    counts = collections.Counter(reasons).most_common()
+    if len(counts) > MOST_REASONS:
+        rest = counts[MOST_REASONS - 1:]
+        counts[MOST_REASONS - 1:] = [(f"{len(rest)} other reasons", sum(n for _, n in rest))]
+    return [f"skipped {n} test{'s' if n > 1 else ''}: {reason}" for reason, n in counts]
+
+
 def summary(cases):
     """The text to print; its last line is the totals alone."""
     lines = []
@@ -70,8 +80,7 @@ def summary(cases):
             text = case.text.strip().splitlines()
             text[30:] = ["..."] if len(text) > 30 else []
             lines += [f"failed: {case.name}"] + [f"    {line}" for line in text]
-    reasons = collections.Counter(case.text for case in cases if case.outcome == "skipped")
-    lines += [f"skipped: {count} x {reason}" for reason, count in sorted(reasons.items())]
+    lines += skip_lines(case.text for case in cases if case.outcome == "skipped")
     count = collections.Counter(case.outcome for case in cases)
     if not count["passed"] + count["failed"]:
         lines.append("no test ran")

@@ -19,6 +19,9 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("words, code, line", [
     (["lst"], 2, "horner: unknown command 'lst'; did you mean 'list'?"),
     (["list", "--mixer", "gal"], 2, "horner list: unknown mixer 'gal'; did you mean 'gla'?"),
+    (["list", "--mixer", "gla:head=2"], 2, "horner list: unknown key 'head'; did you mean 'heads'?"),
+    (["explain", "gla:heads"], 2, "horner explain: a setting must be name=value, got 'heads'"),
+    (["train", "--expect", "tset/accuracy >= 1"], 2, "horner train: 'tset/accuracy' names no score: "),
     (["list", "--task", "mqr"], 2, "horner list: unknown task 'mqr'; did you mean 'mqar'?"),
     (["verify", "--devise", "cpu"], 2,
      "horner verify: unknown flag '--devise'; did you mean '--device'?"),
@@ -79,6 +82,20 @@ def test_list_of_a_mixer() -> None:
     mixers = {mixer["name"]: mixer for mixer in json.loads(run("list", "--json").stdout)["mixers"]}
     assert json.loads(run("list", "--mixer", "gla", "--json").stdout) == mixers["gla"]
     assert set(mixers["gla"]["options"]) <= set(run("list", "--mixer", "gla").stdout.split())
+
+
+# The same text is the same mixer in every command.
+def test_a_mixer_with_settings() -> None:
+    line = next(line for line in run("list", "--mixer", "gla:heads=2,conv=4").stdout.splitlines()
+                if line.startswith("heads "))
+    assert line.split()[1] == "2"
+    told = json.loads(run("explain", "gla:heads=2,conv=4", "--T", "8", "--json").stdout)["settings"]
+    assert (told["heads"], told["conv"]) == (2, 4)
+    plan = run("compare", "gla:heads=2,conv=4", "--dry-run")
+    assert plan.returncode == 0 and "gla:heads=2,conv=4" in plan.stdout
+    row, = json.loads(run("bench", "train", "--mixer", "gla:heads=2,conv=4", "--D", "16", "--T", "8", "--B", "2",
+                          "--steps", "1", "--rounds", "1", "--device", "cpu", "--json").stdout)["rows"]
+    assert row["mixer"] == "gla:heads=2,conv=4"
 
 
 def test_list_of_tasks_json() -> None:

@@ -50,8 +50,8 @@ def test_counts_cases_of_all_programs(totals):
     assert not success
     assert "failed: cpu: A.bad\n    1 != 2" in text
     assert "failed: python: test_a.test_setup" in text
-    assert "skipped: 2 x no GPU" in text
-    assert "skipped: 1 x disabled" in text
+    assert "skipped 2 tests: no GPU" in text
+    assert "skipped 1 test: disabled" in text
 
 
 def test_succeeds(totals):
@@ -79,7 +79,15 @@ def test_fuzzers(totals):
         "fuzz_c": '<skipped message="SKIP_RETURN_CODE=77"/><system-out>no libFuzzer</system-out>',
     }, {})
     assert (last, success) == ("1 passed, 1 failed, 1 skipped", False)
-    assert "heap-buffer-overflow" in text and "skipped: 1 x no libFuzzer" in text
+    assert "heap-buffer-overflow" in text and "skipped 1 test: no libFuzzer" in text
+
+
+def test_reasons_take_ten_lines_at_most():
+    reasons = ["no GPU"] * 70 + [f"reason {i}" for i in range(20) for _ in range(20 - i)]
+    lines = summary.skip_lines(reasons)
+    assert len(lines) == 10
+    assert lines[:2] == ["skipped 70 tests: no GPU", "skipped 20 tests: reason 0"]
+    assert lines[9] == "skipped 78 tests: 12 other reasons"
 
 
 def test_nothing_ran(totals, tmp_path):

@@ -5,12 +5,12 @@
 #include "core/file.h"
 #include "core/number.h"
 #include "core/origin.h"
+#include "core/spec.h"
 #include "lab/bench/bench.h"
 #include "lab/bench/train.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/train.h"
-#include "train/resolve.h"
 
 namespace horner {
 namespace {
@@ -87,7 +87,7 @@ std::function<int()> declare_bench_train(CLI::App& app) {
   app.add_option("--out", *out, "folder that bench_train_DEVICE_T.json and .md are written to");
   return [options, json, out] {
     if (!out->empty()) make_folder(*out);
-    options->mixer = whole_mixers(options->mixer);
+    options->mixer = whole_specs(options->mixer);
     BenchTrainReport report;
     {
       Progress progress(options->mixer.size() * options->D.size());

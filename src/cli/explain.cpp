@@ -109,7 +109,11 @@ std::function<int()> declare_explain(CLI::App& app) {
   const auto options = std::make_shared<ExplainOptions>();
   const auto mixer = std::make_shared<std::string>(), out = std::make_shared<std::string>();
   const auto json = std::make_shared<bool>(false);
-  app.add_option("mixer", *mixer, "a mixer of `horner list`; none with --checkpoint");
+  app.add_option(
+      "mixer",
+      *mixer,
+      "mixer or mixer:settings, as in taylor:order=4,norm=l2; none with --checkpoint"
+  );
   add_flags(app, *options);
   app.add_flag("--json", *json, "everything, as JSON");
   app.add_option(

@@ -167,12 +167,12 @@ Table task_table() {
 }
 
 template <class Type>  // a mixer or a task
-Table settings_table(const Type& type) {
-  Table table{{"setting", "default", "meaning"}, {}};
+Table settings_table(const Type& type, const Spec& spec) {
+  Table table{{"setting", spec.settings.empty() ? "default" : "value", "meaning"}, {}};
   for (const Description& d : type.describe()) {
     const std::string choices =
         d.choices.empty() ? "" : fmt::format(" ({})", fmt::join(d.choices, ", "));
-    table.rows.push_back({d.name, d.initial, d.help + choices});
+    table.rows.push_back({d.name, spec.find(d.name).value_or(d.initial), d.help + choices});
   }
   return table;
 }
@@ -190,13 +190,16 @@ std::function<int()> declare_list(CLI::App& app) {
       ->excludes(one);
   return [json, markdown, mixer, task] {
     const auto show = [&](const Table& t) { return *markdown ? t.markdown() : t.text(); };
-    const auto show_one = [&](const auto& type) {
-      fmt::print("{}", *json ? as_json(type).dump(2) + "\n" : show(settings_table(type)));
+    const auto show_one = [&](const auto& type, const Spec& spec) {
+      type.parse(spec.settings_text());  // or says what is wrong
+      fmt::print("{}", *json ? as_json(type).dump(2) + "\n" : show(settings_table(type, spec)));
     };
     if (!mixer->empty()) {
-      show_one(find_mixer(*mixer));
+      const MixerSpec spec = MixerSpec::parse(*mixer);
+      show_one(find_mixer(spec.name), spec);
     } else if (!task->empty()) {
-      show_one(find_task(*task));
+      const Spec spec = Spec::parse(*task);
+      show_one(find_task(spec.name), spec);
     } else if (*json) {
       fmt::print("{}\n", as_json().dump(2));
     } else {

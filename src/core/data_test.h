@@ -10,14 +10,17 @@
 
 namespace horner {
 
-// A file or folder of HORNER_DATA, or of ../shared/data.
+// A file or folder of the folder that HORNER_DATA names; empty where it names none.
 inline std::string test_data(const std::string& path) {
   const char* folder = std::getenv("HORNER_DATA");
-  return fmt::format("{}/{}", folder ? folder : "../shared/data", path);
+  return folder ? fmt::format("{}/{}", folder, path) : "";
 }
 
 }  // namespace horner
 
-// Skips the test, visibly, where a path is not there.
-#define HORNER_NEED(path) \
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << (path) << " is not there"
+// Skips the test, visibly, where a path of test_data is not there.
+#define HORNER_NEED(path)                                                   \
+  if (!std::filesystem::exists(path))                                       \
+  GTEST_SKIP()                                                              \
+      << (std::string(path).empty() ? "HORNER_DATA names no folder of data" \
+                                    : "HORNER_DATA lacks some data")

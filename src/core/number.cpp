@@ -18,4 +18,22 @@ std::string short_bytes(double x) {
   return fmt::format("{:.3g} GiB", x / 1024 / 1024 / 1024);
 }
 
+std::string short_time(double seconds) {
+  const auto s = int64_t(std::llround(seconds));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string short_count(double x) {
+  if (x < 1e3) return fmt::format("{:.0f}", x);
+  if (x < 1e6) return fmt::format("{:.3g}k", x / 1e3);
+  if (x < 1e9) return fmt::format("{:.3g}M", x / 1e6);
+  if (x < 1e12) return fmt::format("{:.3g}G", x / 1e9);
+  return fmt::format("{:.3g}T", x / 1e12);
+}
+
+Json number_or_null(double x) { return std::isfinite(x) ? Json(x) : Json(); }
+double number_or_nan(const Json& json) { return json.is_number() ? json.get<double>() : NAN; }
+
 }  // namespace horner

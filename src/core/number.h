@@ -1,11 +1,19 @@
-// Numbers as people read them, in tables, pages and sentences.
+// Numbers as people read them, in tables, pages and sentences; and as JSON holds them.
 #pragma once
 
 #include <string>
 
+#include "core/json.h"
+
 namespace horner {
 
-std::string short_number(double x);  // 0, 3.1e-15, 12
-std::string short_bytes(double x);   // 512 B, 16 KiB, 20.5 MiB, 1.25 GiB
+std::string short_number(double x);      // 0, 3.1e-15, 12
+std::string short_bytes(double x);       // 512 B, 16 KiB, 20.5 MiB, 1.25 GiB
+std::string short_count(double x);       // 950, 12.3k, 4.56M
+std::string short_time(double seconds);  // 12 s, 3:05, 1:02:45
+
+// JSON has neither NaN nor infinity: both are null there, and null is NaN here.
+Json number_or_null(double x);
+double number_or_nan(const Json& json);
 
 }  // namespace horner

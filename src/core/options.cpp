@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/nearest.h"
+#include "core/spec.h"
 #include "core/toml.h"
 
 namespace horner {
@@ -113,17 +114,7 @@ void from_toml_file(const Fields& fields, const std::string& path) {
 }
 
 void from_text(const Fields& fields, std::string_view text) {
-  while (!text.empty()) {
-    size_t end = 0;
-    for (int depth = 0; end < text.size() && (depth > 0 || text[end] != ','); ++end) {
-      depth += (text[end] == '[') - (text[end] == ']');
-    }
-    const std::string_view item = text.substr(0, end);
-    const size_t equals = item.find('=');
-    HORNER_CHECK(equals != std::string_view::npos, "a setting must be name=value, got '{}'", item);
-    set(fields, item.substr(0, equals), item.substr(equals + 1));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
+  for (const Spec::Setting& setting : parse_settings(text)) set(fields, setting.name, setting.value);
 }
 
 void set(const Fields& fields, std::string_view name, std::string_view text) {

@@ -14,16 +14,10 @@
 
 #include "core/check.h"
 #include "core/interrupt.h"
+#include "lab/process.h"
 
 namespace horner {
 namespace {
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> list;
-  for (std::string& word : words) list.push_back(word.data());
-  list.push_back(nullptr);
-  return list;
-}
 
 pid_t start(Job job) {
   std::vector<std::string> all;
@@ -52,17 +46,13 @@ pid_t start(Job job) {
       job.words[0].c_str(),
       &actions,
       &own_group,
-      pointers(job.words).data(),
-      pointers(all).data()
+      spawn_pointers(job.words).data(),
+      spawn_pointers(all).data()
   );
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&own_group);
   if (error != 0) throw RunError("{}: cannot be started: {}", job.words[0], std::strerror(error));
   return id;
-}
-
-int exit_code(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 }  // namespace

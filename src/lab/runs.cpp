@@ -35,14 +35,19 @@ int64_t steps_so_far(const std::string& folder) {
   return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + 8);
 }
 
+RunOutcome read_outcome(const TrainOptions& run) {
+  if (!finished(run)) return {{}, "left no result"};
+  return {read_result(folder_of(run)), ""};
+}
+
 using Work = std::vector<const TrainOptions*>;
 
-std::vector<std::string> run_here(const Work& work, const RunsTell& tell, RunsTick tick) {
-  std::vector<std::string> failures(work.size());
+std::vector<RunOutcome> run_here(const Work& work, const RunsTell& tell, RunsTick tick) {
+  std::vector<RunOutcome> outcomes(work.size());
   for (size_t i = 0; i < work.size(); ++i) {
     if (interrupted()) throw InterruptedError("stopped; the same command goes on");
     try {
-      train(*work[i], [&](const TrainTick& t) {
+      outcomes[i].result = train(*work[i], [&](const TrainTick& t) {
         RunsTick now = tick;
         now.steps_done += t.step;
         now.what = fmt::format("{} step {} loss {:.3f}", work[i]->name, t.step, t.loss);
@@ -51,12 +56,12 @@ std::vector<std::string> run_here(const Work& work, const RunsTell& tell, RunsTi
     } catch (const InterruptedError&) {
       throw;
     } catch (const std::exception& error) {
-      failures[i] = first_line(error.what());
+      outcomes[i].failure = first_line(error.what());
     }
     tick.steps_done += work[i]->schedule.steps;
     ++tick.runs_done;
   }
-  return failures;
+  return outcomes;
 }
 
 Job job_of(const TrainOptions& run, const std::string& program, const std::string& environment) {
@@ -66,7 +71,7 @@ Job job_of(const TrainOptions& run, const std::string& program, const std::strin
   return {{program, "train", "--config", base + ".toml"}, {environment}, base + ".log"};
 }
 
-std::vector<std::string> run_programs(
+std::vector<RunOutcome> run_programs(
     const Work& work,
     size_t at_once,
     const std::string& program,
@@ -97,11 +102,12 @@ std::vector<std::string> run_programs(
     now.what = fmt::format("{}", fmt::join(busy, ", "));
     if (tell) tell(now);
   });
-  std::vector<std::string> failures(work.size());
-  for (size_t i = 0; i < work.size(); ++i) {
-    if (codes[i] != 0) failures[i] = last_line(jobs[i].log);
-  }
-  return failures;
+  std::vector<RunOutcome> outcomes;
+  for (size_t i = 0; i < work.size(); ++i)
+    outcomes.push_back(
+        codes[i] == 0 ? read_outcome(*work[i]) : RunOutcome{{}, last_line(jobs[i].log)}
+    );
+  return outcomes;
 }
 
 }  // namespace
@@ -133,19 +139,14 @@ std::vector<RunOutcome> run_all(
     tick.steps += run.schedule.steps;
     ++tick.runs;
   }
-  const std::vector<std::string> failures = program.empty() || at_once <= 1
-                                                ? run_here(work, tell, tick)
-                                                : run_programs(work, at_once, program, tell, tick);
-  std::vector<RunOutcome> outcomes(runs.size());
-  for (size_t i = 0; i < work.size(); ++i)
-    outcomes[size_t(work[i] - runs.data())].failure = failures[i];
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (!outcomes[i].failure.empty()) continue;
-    if (finished(runs[i])) {
-      outcomes[i].result = read_result(folder_of(runs[i]));
-    } else {
-      outcomes[i].failure = "left no result";
-    }
+  const std::vector<RunOutcome> now = program.empty() || at_once <= 1
+                                          ? run_here(work, tell, tick)
+                                          : run_programs(work, at_once, program, tell, tick);
+  std::vector<RunOutcome> outcomes;
+  size_t next = 0;  // of `work`, which has the order of `runs`
+  for (const TrainOptions& run : runs) {
+    const bool ran = next < work.size() && work[next] == &run;
+    outcomes.push_back(ran ? now[next++] : read_outcome(run));
   }
   return outcomes;
 }

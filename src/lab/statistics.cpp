@@ -15,6 +15,13 @@ double mean(const std::vector<double>& x) {
   return x.empty() ? std::nan("") : sum / double(x.size());
 }
 
+double median(std::vector<double> x) {
+  if (x.empty()) return std::nan("");
+  std::sort(x.begin(), x.end());
+  const size_t n = x.size();
+  return n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
 double deviation(const std::vector<double>& x) {
   if (x.size() < 2) return 0;
   const double m = mean(x);

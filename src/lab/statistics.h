@@ -9,6 +9,7 @@
 namespace horner {
 
 double mean(const std::vector<double>& x);
+double median(std::vector<double> x);            // of an even number the mean of the middle two
 double deviation(const std::vector<double>& x);  // with n - 1; 0 of one number
 
 // I_x(a,b), by its continued fraction.

@@ -4,7 +4,9 @@
 
 #include <cmath>
 
+#include "core/check.h"
 #include "core/random.h"
+#include "core/thrown_test.h"
 
 namespace horner {
 namespace {
@@ -51,7 +53,18 @@ TEST(Statistics, Bootstrap) {
   EXPECT_EQ(once.low, again.low);
   EXPECT_NEAR(once.mean, 0.3, 0.08);
   EXPECT_NEAR(once.high - once.low, 2 * 1.96 * 0.5 / 20, 0.012);
-  EXPECT_ANY_THROW(paired_bootstrap({1}, {1, 2}));
+  EXPECT_EQ(
+      thrown<UsageError>([] {
+        paired_bootstrap({1}, {1, 2});
+      }),
+      "a paired bootstrap takes as many of both, got 1 and 2"
+  );
+}
+
+TEST(Statistics, Median) {
+  EXPECT_EQ(median({3, 1, 2}), 2);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_TRUE(std::isnan(median({})));
 }
 
 }  // namespace

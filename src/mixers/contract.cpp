@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
+#include <map>
 
 #include "core/check.h"
 
@@ -45,7 +46,6 @@ double state_error(const State& a, const State& b) {
 
 Measure splits(const MixerCase& c) {
   const Sample s = sample(c);
-  if (!s.mixer->causal()) return {.applies = false};
   Measure m{0, kExact};
   State after;
   const at::Tensor whole = s(s.x, after);
@@ -60,7 +60,6 @@ Measure splits(const MixerCase& c) {
 
 Measure steps(const MixerCase& c) {
   const Sample s = sample(c);
-  if (!s.mixer->causal()) return {.applies = false};
   State state;
   std::vector<at::Tensor> y;
   for (int64_t t = 0; t < c.T; ++t) y.push_back(s(s.x.narrow(1, t, 1), state));
@@ -69,7 +68,6 @@ Measure steps(const MixerCase& c) {
 
 Measure forms_agree(const MixerCase& c) {
   const Sample s = sample(c);
-  if (s.mixer->core(s.x).op == nullptr) return {.applies = false};  // forms are an op's
   Measure m{0, kExact};
   Context context;
   context.form = "recurrent";
@@ -109,7 +107,6 @@ Measure packs(const MixerCase& c) {
 // Counts outputs before t that move, by any bit, when every token from t on changes.
 Measure causal(const MixerCase& c) {
   const Sample s = sample(c);
-  if (!s.mixer->causal()) return {.applies = false};
   const int64_t t = c.T / 2;
   at::Tensor other = s.x.clone();
   other.narrow(1, t, c.T - t).mul_(-0.5).add_(0.3);
@@ -148,7 +145,6 @@ Measure reached(const MixerCase& c) {
 // The derivative along a random direction of the input and all parameters, against a difference.
 Measure gradients(const MixerCase& c) {
   const Sample s = sample(c);
-  if (s.mixer->stops_gradients()) return {.applies = false};
   const at::Tensor x = s.x.clone().requires_grad_(true);
   std::vector<at::Tensor> leaves = s.mixer->parameters();
   leaves.push_back(x);
@@ -202,7 +198,6 @@ Measure maps(const MixerCase& c) {
 
 Measure systems(const MixerCase& c) {
   const Sample s = sample(c);
-  if (!s.mixer->causal()) return {.applies = false};
   const c10::NoGradGuard no_graph;
   const at::Tensor y = rebuild(s.mixer->dsf(s.x));
   return {relative_error(y, s.mixer->core(s.x).o.reshape(y.sizes())), kExact};
@@ -212,7 +207,6 @@ Measure systems(const MixerCase& c) {
 // show.
 Measure state_size(const MixerCase& c) {
   const Sample s = sample(c, at::kFloat);
-  if (!s.mixer->causal()) return {.applies = false};
   State whole, step;
   s(s.x, whole);
   for (int64_t t = 0; t < c.T; ++t) s(s.x.narrow(1, t, 1), step);
@@ -307,26 +301,52 @@ Measure refuses(const MixerCase& c) {
   return m;
 }
 
+struct Traits {
+  bool causal, differentiable, has_op;
+};
+
+// Measured once for each mixer and its options: the tests ask for every property.
+const Traits& traits(const MixerCase& c) {
+  static thread_local std::map<std::string, Traits> known;
+  const auto [found, missing] =
+      known.try_emplace(fmt::format("{}:{} D={}", c.type.name, c.options, c.D));
+  if (missing) {
+    const c10::NoGradGuard no_graph;
+    const auto mixer = c.type.make(c.D, c.type.parse(c.options));
+    const bool has_op = mixer->core(at::zeros({1, 2, c.D})).op != nullptr;
+    found->second = {mixer->causal(), !mixer->stops_gradients(), has_op};
+  }
+  return found->second;
+}
+
+bool always(const MixerCase&) { return true; }
+bool has_state(const MixerCase& c) { return traits(c).causal; }
+bool is_differentiable(const MixerCase& c) { return traits(c).differentiable; }
+bool has_op(const MixerCase& c) { return traits(c).has_op; }
+
 }  // namespace
 
 const std::vector<MixerProperty>& mixer_contract() {
   static const std::vector<MixerProperty> list = {
-      {"splits anywhere", "whole = two parts with the carried state", splits},
-      {"steps", "whole = one token at a time", steps},
-      {"forms agree", "recurrent = parallel = chunked", forms_agree},
-      {"packs", "a packed batch = its sequences alone", packs},
-      {"causal", "the future moves no bit of the past", causal},
-      {"independent", "batch rows move no bit of each other", independent},
-      {"reached", "a gradient reaches every parameter", reached},
-      {"gradients", "derivatives = differences, of input and parameters", gradients},
-      {"map", "the map times the values is the output", maps},
-      {"dsf", "Lambda, B, C, D rebuild the output", systems},
-      {"state size", "the state is as large however it was made", state_size},
-      {"json", "settings survive JSON", survives_json},
-      {"initial scale", "rms of the output at the start, D = 64", initial_scale},
-      {"same bits", "the same seed gives the same bits", same_bits},
-      {"bf16 error", "autocast at most twice all in bf16", half_precision},
-      {"refuses", "what is wrong is refused in one line", refuses},
+      {"splits anywhere", "whole = two parts with the carried state", splits, has_state},
+      {"steps", "whole = one token at a time", steps, has_state},
+      {"forms agree", "recurrent = parallel = chunked", forms_agree, has_op},
+      {"packs", "a packed batch = its sequences alone", packs, always},
+      {"causal", "the future moves no bit of the past", causal, has_state},
+      {"independent", "batch rows move no bit of each other", independent, always},
+      {"reached", "a gradient reaches every parameter", reached, always},
+      {"gradients",
+       "derivatives = differences, of input and parameters",
+       gradients,
+       is_differentiable},
+      {"map", "the map times the values is the output", maps, always},
+      {"dsf", "Lambda, B, C, D rebuild the output", systems, has_state},
+      {"state size", "the state is as large however it was made", state_size, has_state},
+      {"json", "settings survive JSON", survives_json, always},
+      {"initial scale", "rms of the output at the start, D = 64", initial_scale, always},
+      {"same bits", "the same seed gives the same bits", same_bits, always},
+      {"bf16 error", "autocast at most twice all in bf16", half_precision, always},
+      {"refuses", "what is wrong is refused in one line", refuses, always},
   };
   return list;
 }

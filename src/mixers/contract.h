@@ -19,7 +19,11 @@ struct MixerCase {
 struct MixerProperty {
   std::string_view name;
   std::string_view meaning;
-  Measure (*measure)(const MixerCase&);
+  Measure (*of_case)(const MixerCase&);
+  bool (*applies)(const MixerCase&);  // whether the mixer of these options has such a property
+  Measure measure(const MixerCase& c) const {
+    return applies(c) ? of_case(c) : Measure{.applies = false};
+  }
 };
 
 // THE list of properties.

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "nn/heads.h"
+#include "nn/initial_values.h"
 
 namespace horner {
 
@@ -37,20 +39,20 @@ at::Tensor Conv::windows(const at::Tensor& x, Pass& pass) const {
 at::Tensor Conv::mix(const at::Tensor& x, Pass& pass) {
   if (o_.kind == "dense") {
     const at::Tensor y = dense_(windows(x, pass));
-    if (pass.looks()) look(pass.core, shared_register(x), y - dense_.bias);
+    if (pass.wants_core()) set_core(pass.core, shared_register(x), y - dense_.bias);
     return y;
   }
   const at::Tensor gate = gate_(x);          // x_t W + b1
   const at::Tensor read = filter_(x, pass);  // sum_j h_j x_{t-j}
-  if (pass.looks()) {
+  if (pass.wants_core()) {
     const at::Tensor o = gate * read + (o_.residual ? x : at::zeros_like(x));
-    look(pass.core, shift_register(x, gate), o);
+    set_core(pass.core, shift_register(x, gate), o);
   }
   const at::Tensor y = gate * (read + offset_);
   return o_.residual ? y + x : y;
 }
 
-void Conv::look(Core& core, const System& system, const at::Tensor& o) {
+void Conv::set_core(Core& core, const System& system, const at::Tensor& o) {
   core.system = system;
   core.in.v = system.u;
   core.o = o.unsqueeze(-1);

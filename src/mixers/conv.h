@@ -20,7 +20,8 @@
 #pragma once
 
 #include "mixers/mixer.h"
-#include "nn/parts.h"
+#include "nn/linear.h"
+#include "nn/short_conv.h"
 
 namespace horner {
 
@@ -48,7 +49,7 @@ class Conv : public Mixer {
 
  private:
   at::Tensor windows(const at::Tensor& x, Pass& pass) const;  // (B,T,kernel D): oldest token first
-  static void look(Core&, const System&, const at::Tensor& o);
+  static void set_core(Core&, const System&, const at::Tensor& o);
   System shift_register(const at::Tensor& x, const at::Tensor& gate) const;  // gated
   System shared_register(const at::Tensor& x) const;                         // dense
 

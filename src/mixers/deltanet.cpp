@@ -5,6 +5,9 @@
 
 #include <cmath>
 
+#include "nn/heads.h"
+#include "nn/precision.h"
+
 namespace horner {
 
 DeltaNet::DeltaNet(int64_t D, const Options& o) : Mixer("deltanet", D), o_(o) {

@@ -18,7 +18,7 @@
 #pragma once
 
 #include "mixers/mixer.h"
-#include "nn/parts.h"
+#include "nn/linear.h"
 
 namespace horner {
 

@@ -15,7 +15,9 @@
 
 #include "mixers/mixer.h"
 #include "nn/features/features.h"
+#include "nn/linear.h"
 #include "nn/position/position.h"
+#include "nn/short_conv.h"
 
 namespace horner {
 

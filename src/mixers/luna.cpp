@@ -1,6 +1,7 @@
 #include "mixers/luna.h"
 
 #include "core/check.h"
+#include "nn/heads.h"
 
 namespace horner {
 

@@ -10,6 +10,7 @@
 
 #include "mixers/mixer.h"
 #include "nn/features/luna.h"
+#include "nn/linear.h"
 #include "nn/position/position.h"
 
 namespace horner {

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "nn/heads.h"
+#include "nn/precision.h"
 
 namespace horner {
 

@@ -23,7 +23,7 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
       "[{}] both directions read a sequence whole: no state goes on",
       name()
   );
-  if (context.look) context.look(*this, x);
+  if (context.on_input) context.on_input(*this, x);
   Pass pass(state, context);
   const std::vector<int64_t>& starts = pass.starts();
   HORNER_CHECK(

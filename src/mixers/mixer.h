@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "core/options.h"
+#include "core/spec.h"
 #include "nn/pass.h"
 
 namespace horner {
@@ -60,7 +61,8 @@ struct MixerType {
 // THE list, in mixers.cpp.
 const std::vector<MixerType>& mixers();
 const MixerType& find_mixer(std::string_view name);
-std::shared_ptr<Mixer> make_mixer(std::string_view name, int64_t D, std::string_view options = "");
+bool has_setting(const MixerType& type, std::string_view name);
+std::shared_ptr<Mixer> make_mixer(const MixerSpec& spec, int64_t D);
 
 // Bytes of the state after T tokens of one sequence, measured from its tensors.
 int64_t state_bytes(const MixerType&, int64_t D, int64_t T, const Json& options);

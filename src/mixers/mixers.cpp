@@ -1,4 +1,6 @@
 // THE list of mixers. Nothing else knows their names: commands, reports, models and tests walk it.
+#include <algorithm>
+
 #include "core/check.h"
 #include "core/nearest.h"
 #include "mixers/conv.h"
@@ -314,9 +316,14 @@ const MixerType& find_mixer(std::string_view name) {
   throw UsageError("{}", unknown("mixer", name, names));
 }
 
-std::shared_ptr<Mixer> make_mixer(std::string_view name, int64_t D, std::string_view options) {
-  const MixerType& type = find_mixer(name);
-  return type.make(D, type.parse(options));
+bool has_setting(const MixerType& type, std::string_view name) {
+  const std::vector<Description> known = type.describe();
+  return std::any_of(known.begin(), known.end(), [&](const auto& d) { return d.name == name; });
+}
+
+std::shared_ptr<Mixer> make_mixer(const MixerSpec& spec, int64_t D) {
+  const MixerType& type = find_mixer(spec.name);
+  return type.make(D, type.parse(spec.settings_text()));
 }
 
 }  // namespace horner

@@ -14,7 +14,8 @@
 #pragma once
 
 #include "mixers/mixer.h"
-#include "nn/parts.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
 
 namespace horner {
 

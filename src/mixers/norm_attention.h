@@ -15,6 +15,8 @@
 
 #include "mixers/mixer.h"
 #include "nn/features/features.h"
+#include "nn/linear.h"
+#include "nn/short_conv.h"
 
 namespace horner {
 

@@ -3,6 +3,9 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include "nn/heads.h"
+#include "nn/precision.h"
+
 namespace horner {
 
 Qlstm::Qlstm(int64_t D, const Options& o)

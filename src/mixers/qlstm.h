@@ -10,7 +10,8 @@
 #pragma once
 
 #include "mixers/mixer.h"
-#include "nn/parts.h"
+#include "nn/linear.h"
+#include "nn/short_conv.h"
 
 namespace horner {
 

@@ -5,6 +5,10 @@
 
 #include <cmath>
 
+#include "nn/heads.h"
+#include "nn/initial_values.h"
+#include "nn/precision.h"
+
 namespace horner {
 
 RetNet::RetNet(int64_t D, const Options& o) : Mixer("retnet", D), o_(o) {

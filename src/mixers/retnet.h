@@ -10,6 +10,8 @@
 #pragma once
 
 #include "mixers/mixer.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
 #include "nn/position/position.h"
 
 namespace horner {

@@ -4,6 +4,9 @@
 #include <ATen/TensorOperators.h>
 
 #include "core/check.h"
+#include "nn/heads.h"
+#include "nn/initial_values.h"
+#include "nn/precision.h"
 
 namespace horner {
 

@@ -5,6 +5,9 @@
 
 #include <cmath>
 
+#include "nn/heads.h"
+#include "nn/initial_values.h"
+#include "nn/precision.h"
 #include "nn/selective_scan.h"
 
 namespace horner {
@@ -38,7 +41,8 @@ at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
   const at::Tensor A = -wide(A_log_).exp();                   // (E,N)
   const Selective whole{u, dt, A, parts[1], parts[2]};
   const bool through_state = pass.context().keep_state && at::GradMode::is_enabled();
-  if (pass.fresh() && pass.starts().empty() && !pass.looks() && !through_state && can_scan(whole)) {
+  if (pass.fresh() && pass.starts().empty() && !pass.wants_core() && !through_state &&
+      can_scan(whole)) {
     const at::Tensor y = pass.over_time(u, [&](const at::Tensor&, at::Tensor& h) {
       const Scanned all = selective_scan(whole);
       h = all.last;

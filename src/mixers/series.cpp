@@ -5,6 +5,8 @@
 #include <c10/core/GradMode.h>
 
 #include "core/check.h"
+#include "nn/heads.h"
+#include "nn/precision.h"
 
 namespace horner {
 namespace {

@@ -10,7 +10,7 @@ namespace {
 TEST(Skip, HasAGradientWhereTheStepVanishes) {
   for (const char* name : {"s6", "mamba2"}) {
     at::manual_seed(0);
-    const auto mixer = make_mixer(name, 32, "");
+    const auto mixer = make_mixer({name, {}}, 32);
     {
       const c10::NoGradGuard no_graph;
       mixer->named_parameters()["step_bias"].fill_(-60);  // softplus: 9e-27

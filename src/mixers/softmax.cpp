@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "nn/norm.h"
+#include "nn/precision.h"
 
 namespace horner {
 

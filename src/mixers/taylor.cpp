@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 
 #include "core/check.h"
+#include "nn/heads.h"
+#include "nn/precision.h"
 
 namespace horner {
 

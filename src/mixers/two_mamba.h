@@ -15,7 +15,9 @@
 #pragma once
 
 #include "mixers/mixer.h"
-#include "nn/parts.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/short_conv.h"
 
 namespace horner {
 

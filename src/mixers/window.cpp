@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 
 #include "core/check.h"
+#include "nn/heads.h"
 
 namespace horner {
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "mixers/mixer.h"
+#include "nn/linear.h"
 #include "nn/position/position.h"
 
 namespace horner {

@@ -9,18 +9,11 @@
 #include "core/check.h"
 #include "core/initial.h"
 #include "model/recompute.h"
+#include "nn/heads.h"
+#include "nn/initial_values.h"
 
 namespace horner {
 namespace {
-
-// "taylor:order=4" as a mixer of width D.
-std::shared_ptr<Mixer> mixer_of(const std::string& text, int64_t D) {
-  const Initial own("mixer");
-  const size_t colon = text.find(':');
-  return make_mixer(
-      text.substr(0, colon), D, colon == std::string::npos ? "" : text.substr(colon + 1)
-  );
-}
 
 // The place of each token in its own sequence of a packed batch.   (n+1) -> (1,T)
 at::Tensor packed_places(const at::Tensor& cu_seqlens, const at::Tensor& x) {
@@ -53,11 +46,67 @@ at::Tensor position_codes(int64_t T, int64_t D, const at::TensorOptions& options
   return at::stack({angle.sin(), angle.cos()}, -1).flatten(1).narrow(1, 0, D);
 }
 
+// Whether the head says a token for every position.
+bool is_language(const ModelOptions& o) { return o.classes == 0 && o.output != "number"; }
+
+void check_options(const ModelOptions& o) {
+  for (const auto& [name, value] : {std::pair{"layers", o.layers}, {"D", o.D}}) {
+    check_at_least("model", name, double(value), 1);
+  }
+  for (const auto& [name, value] :
+       {std::pair{"classes", o.classes},
+        {"mlp_dim", o.mlp_dim},
+        {"positions", o.positions},
+        {"features", o.features}}) {
+    check_at_least("model", name, double(value), 0);
+  }
+  if (o.features == 0 || is_language(o))
+    check_at_least("model", "vocabulary", double(o.vocabulary), 1);
+  check_at_least("model", "logit_cap", o.logit_cap, 0);
+  HORNER_CHECK(
+      o.dropout >= 0 && o.dropout < 1, "[model] dropout must lie in [0,1), got {}", o.dropout
+  );
+  HORNER_CHECK(!o.pattern.empty(), "[model] pattern must name at least one mixer");
+  HORNER_CHECK(
+      o.classes == 0 || o.output == "tokens", "[model] a classifier takes no output = {}", o.output
+  );
+  HORNER_CHECK(
+      !o.tied || (is_language(o) && o.features == 0 && o.output == "tokens"),
+      "[model] tied is for a language model"
+  );
+}
+
+// Other starts than N(0, 0.02), which the parts of a model begin with.
+void begin_as(const ModelOptions& o, torch::nn::Module& model) {
+  const c10::NoGradGuard no_graph;
+  for (auto& entry : model.named_parameters()) {
+    const std::string& name = entry.key();
+    const at::Tensor& x = entry.value();
+    const bool writes = name.ends_with("mixer.out_weight") || name.ends_with("mlp_down_weight");
+    const Initial own(name);
+    if (o.init == "gpt2") {
+      if (writes) x.mul_(1 / std::sqrt(2 * double(o.layers)));
+    } else if (name == "embedding" || name == "positions") {
+      x.normal_();
+    } else if (x.dim() == 2 && name.ends_with("_weight")) {
+      const double bound = 1 / std::sqrt(double(x.size(1)));
+      x.uniform_(-bound, bound);
+    }
+  }
+}
+
 }  // namespace
 
-Block::Block(const std::string& mixer, const ModelOptions& o)
+MixerSpec mixer_at(const ModelOptions& o, int64_t layer) {
+  return MixerSpec::parse(o.pattern[size_t(layer) % o.pattern.size()]);
+}
+
+Block::Block(const MixerSpec& mixer, const ModelOptions& o)
     : dropout_(o.dropout_at == "all" ? o.dropout : 0) {
-  mixer_ = register_module("mixer", mixer_of(mixer, o.D));
+  {
+    const Initial own("mixer");
+    mixer_ = register_module("mixer", make_mixer(mixer, o.D));
+  }
   norm_ = head_norm(*this, "norm", o.norm, 1e-5, {o.D});
   if (o.mlp == "none") return;
   const int64_t E = inner_width(o);
@@ -78,30 +127,7 @@ at::Tensor Block::forward(const at::Tensor& x, State& state, const Context& cont
 }
 
 Model::Model(const ModelOptions& o) : o_(o) {
-  for (const auto& [name, value] : {std::pair{"layers", o.layers}, {"D", o.D}}) {
-    check_at_least("model", name, double(value), 1);
-  }
-  for (const auto& [name, value] :
-       {std::pair{"classes", o.classes},
-        {"mlp_dim", o.mlp_dim},
-        {"positions", o.positions},
-        {"features", o.features}}) {
-    check_at_least("model", name, double(value), 0);
-  }
-  const bool language = o.classes == 0 && o.output != "number";
-  if (o.features == 0 || language) check_at_least("model", "vocabulary", double(o.vocabulary), 1);
-  check_at_least("model", "logit_cap", o.logit_cap, 0);
-  HORNER_CHECK(
-      o.dropout >= 0 && o.dropout < 1, "[model] dropout must lie in [0,1), got {}", o.dropout
-  );
-  HORNER_CHECK(!o.pattern.empty(), "[model] pattern must name at least one mixer");
-  HORNER_CHECK(
-      o.classes == 0 || o.output == "tokens", "[model] a classifier takes no output = {}", o.output
-  );
-  HORNER_CHECK(
-      !o.tied || (language && o.features == 0 && o.output == "tokens"),
-      "[model] tied is for a language model"
-  );
+  check_options(o);
   if (o.features > 0) {
     input_ = linear(*this, "input", o.features, o.D, true);
   } else {
@@ -115,8 +141,7 @@ Model::Model(const ModelOptions& o) : o_(o) {
   for (int64_t l = 0; l < o.layers; ++l) {
     const std::string name = fmt::format("layer_{}", l);
     const Initial own(name);
-    const std::string& mixer = o.pattern[size_t(l) % o.pattern.size()];
-    blocks_.push_back(register_module(name, std::make_shared<Block>(mixer, o)));
+    blocks_.push_back(register_module(name, std::make_shared<Block>(mixer_at(o, l), o)));
   }
   norm_ = head_norm(*this, "norm", o.norm, 1e-5, {o.D});
   if (o.output == "rebuild") rebuild_ = linear(*this, "rebuild", o.D, o.D, true);
@@ -124,24 +149,9 @@ Model::Model(const ModelOptions& o) : o_(o) {
     head_.weight = embedding_;
   } else {
     const int64_t width = o.classes > 0 ? o.classes : o.output == "number" ? 1 : o.vocabulary;
-    head_ = linear(*this, "head", o.D, width, !language);
+    head_ = linear(*this, "head", o.D, width, !is_language(o));
   }
-  if (o.init == "normal") return;
-  const c10::NoGradGuard no_graph;
-  for (auto& entry : named_parameters()) {
-    const std::string& name = entry.key();
-    const at::Tensor& x = entry.value();
-    const bool writes = name.ends_with("mixer.out_weight") || name.ends_with("mlp_down_weight");
-    const Initial own(name);
-    if (o.init == "gpt2") {
-      if (writes) x.mul_(1 / std::sqrt(2 * double(o.layers)));
-    } else if (name == "embedding" || name == "positions") {
-      x.normal_();
-    } else if (x.dim() == 2 && name.ends_with("_weight")) {
-      const double bound = 1 / std::sqrt(double(x.size(1)));
-      x.uniform_(-bound, bound);
-    }
-  }
+  if (o.init != "normal") begin_as(o, *this);
 }
 
 bool Model::causal() const {
@@ -236,7 +246,7 @@ at::Tensor Model::hidden(const at::Tensor& input, ModelState& state, const Conte
     Context packed = given;
     packed.lengths = at::Tensor();
     packed.cu_seqlens =
-        at::constant_pad_nd(lengths.cumsum(0), {1, 0}).to(at::kCPU);  // its readers cut there
+        at::constant_pad_nd(lengths.cumsum(0), {1, 0}).to(at::kCPU);  // cut on the CPU
     const at::Tensor y =
         run_blocks(x.flatten(0, 1).index_select(0, inside).unsqueeze(0), state, packed);
     x = at::zeros({B * T, D}, y.options()).index_copy(0, inside, y.squeeze(0)).view({B, T, D});
@@ -264,15 +274,15 @@ int64_t state_bytes(const ModelOptions& o, int64_t T) {
   int64_t total = o.positions > 0 ? int64_t(sizeof(int64_t)) : 0;  // how many tokens were seen
   std::map<std::string, int64_t> of_layer;                         // each mixer is measured once
   for (int64_t l = 0; l < o.layers; ++l) {
-    const std::string& text = o.pattern[size_t(l) % o.pattern.size()];
-    if (!of_layer.contains(text)) {
-      const size_t colon = text.find(':');
-      const MixerType& type = find_mixer(text.substr(0, colon));
-      const Json options = type.parse(colon == std::string::npos ? "" : text.substr(colon + 1));
+    const MixerSpec spec = mixer_at(o, l);
+    const auto [found, missing] = of_layer.try_emplace(spec.text(), 0);
+    if (missing) {
+      const MixerType& type = find_mixer(spec.name);
+      const Json options = type.parse(spec.settings_text());
       const bool causal = type.make(o.D, options)->causal();
-      of_layer[text] = causal ? state_bytes(type, o.D, T, options) : 0;
+      found->second = causal ? state_bytes(type, o.D, T, options) : 0;
     }
-    total += of_layer[text];
+    total += found->second;
   }
   return total;
 }

@@ -18,7 +18,8 @@
 
 #include "mixers/mixer.h"
 #include "model/state.h"
-#include "nn/parts.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
 
 namespace horner {
 
@@ -73,9 +74,11 @@ struct ModelOptions {
   }
 };
 
+MixerSpec mixer_at(const ModelOptions& options, int64_t layer);  // the pattern's, which repeats
+
 class Block : public torch::nn::Module {
  public:
-  Block(const std::string& mixer, const ModelOptions& options);  // "mixer" or "mixer:settings"
+  Block(const MixerSpec& mixer, const ModelOptions& options);
   at::Tensor forward(const at::Tensor& x, State& state, const Context& context);
   Mixer& mixer() { return *mixer_; }
 

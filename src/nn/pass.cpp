@@ -8,8 +8,8 @@
 
 namespace horner {
 
-Pass::Pass(const State& before, const Context& context, bool looks)
-    : context_(context), before_(before), looks_(looks) {
+Pass::Pass(const State& before, const Context& context, bool wants_core)
+    : context_(context), before_(before), wants_core_(wants_core) {
   if (!context.cu_seqlens.defined()) return;
   const at::Tensor starts = context.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
   starts_.assign(starts.data_ptr<int64_t>(), starts.data_ptr<int64_t>() + starts.numel());
@@ -82,7 +82,7 @@ Result Pass::run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Opt
   Options gated = options;
   gated.norm = "bounded";
   Result result = run("linear", in, gated);
-  if (!looks_) return result;
+  if (!wants_core_) return result;
   core = {core.op, qkv, options, {}, {}, result.o, {}};  // without the stabiliser
   core.in.k = qkv.k * i.exp().unsqueeze(-1);
   core.in.g = f;

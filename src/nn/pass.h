@@ -18,7 +18,7 @@ struct Context {
   std::optional<int64_t> window;  // of `window`, for this forward alone
   std::string form = "auto";
   int64_t chunk = 64;
-  std::function<void(const Mixer&, const at::Tensor& x)> look;  // sees what each mixer gets
+  std::function<void(const Mixer&, const at::Tensor& x)> on_input;  // told what each mixer gets
   bool keep_state = true;  // false: the state after is not wanted, as in training
   at::Tensor lengths;      // (B): tokens of each row, later ones are padding; read by Model
   bool recompute = false;  // blocks are computed again in backward; read by Model
@@ -28,13 +28,13 @@ struct Context {
 // order. Whatever mixes tokens goes through it, so that each sequence of a packed batch is alone.
 class Pass {
  public:
-  Pass(const State& before, const Context& context, bool looks = false);
+  Pass(const State& before, const Context& context, bool wants_core = false);
 
   const Context& context() const { return context_; }
   const std::vector<int64_t>& starts() const { return starts_; }
-  bool fresh() const { return before_.empty(); }  // nothing has been seen
-  Core core;                                      // the op call, for map and dsf
-  bool looks() const { return looks_; }           // whether the core is wanted whole
+  bool fresh() const { return before_.empty(); }   // nothing has been seen
+  Core core;                                       // the op call, for map and dsf
+  bool wants_core() const { return wants_core_; }  // for map and dsf, whole
 
   // y = f(x, part) for each sequence x (B,T,...) -> y (B,T,...), T = 0 too: part is its next part of
   // the state, undefined where nothing has been seen, and becomes what the next piece needs.
@@ -72,7 +72,7 @@ class Pass {
 
   const Context& context_;
   const State& before_;
-  bool looks_;
+  bool wants_core_;
   State after_;
   size_t next_ = 0;
   std::vector<int64_t> starts_;  // of a packed batch; empty: none

@@ -1,7 +1,13 @@
 #include "nn/short_conv.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "core/initial.h"
+#include "nn/initial_values.h"
 
 namespace horner {
 namespace {
@@ -55,6 +61,39 @@ at::Tensor convolve(const at::Tensor& x, const ConvWeights& w) {
   const at::Tensor bias = w.bias.defined() ? w.bias.to(at::kFloat)
                                            : at::zeros({x.size(2)}, x.options().dtype(at::kFloat));
   return Convolve::apply(x, w.weight.to(at::kFloat).contiguous(), bias, w.silu);
+}
+
+at::Tensor ShortConv::operator()(const at::Tensor& x, Pass& pass) const {
+  if (!weight.defined()) return x;
+  return pass.over_time(x, [&](const at::Tensor& u, at::Tensor& tail) {
+    const int64_t T = u.size(1), W = weight.size(1);
+    const ConvWeights weights{weight, bias, activation == "silu"};
+    if (!tail.defined() && T >= W && can_convolve(u, weights)) {
+      tail = u.narrow(1, T - W + 1, W - 1);
+      return convolve(u, weights);
+    }
+    if (!tail.defined()) tail = at::zeros({u.size(0), W - 1, u.size(2)}, u.options());
+    const at::Tensor all = at::cat({tail.to(u.scalar_type()), u}, 1);
+    tail = all.narrow(1, T, W - 1);
+    at::Tensor sum = all.narrow(1, 0, T) * weight.select(1, 0);
+    for (int64_t j = 1; j < W; ++j) sum = sum + all.narrow(1, j, T) * weight.select(1, j);
+    if (bias.defined()) sum = sum + bias;
+    return (weights.silu ? at::silu(sum) : sum).to(u.scalar_type());
+  });
+}
+
+ShortConv short_conv(
+    torch::nn::Module& m, const std::string& name, int64_t channels, const ShortConvOptions& o
+) {
+  ShortConv conv;
+  if (o.kernel == 0) return conv;
+  const Initial own(name);
+  const double bound = 1 / std::sqrt(double(o.kernel));
+  conv.activation = o.activation;
+  conv.weight =
+      m.register_parameter(name + "_weight", uniform({channels, o.kernel}, -bound, bound));
+  if (o.bias) conv.bias = m.register_parameter(name + "_bias", uniform({channels}, -bound, bound));
+  return conv;
 }
 
 }  // namespace horner

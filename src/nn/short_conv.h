@@ -1,14 +1,34 @@
-// A short causal convolution of each channel on a GPU, in one pass over memory; parts.h has it in plain operations.
+// A short causal convolution of each channel over time: the layer, and its kernel on a GPU.
 //
-//   a_t = b + sum_j w_j x_{t-W+1+j}        y_t = a_t, or a_t sigmoid(a_t)        x_t = 0 for t < 0
-//   dz_t = dy_t act'(a_t),   dx_t = sum_j w_j dz_{t+W-1-j},   dw_j = sum_t dz_t x_{t-W+1+j},   db = sum_t dz_t
+//   a_t = b + sum_j w_j x_{t-W+1+j}        y_t = a_t, or a_t sigmoid(a_t)        x, y (B,T,C)
 //
-// a is computed again in the backward: nothing but x is kept.
+// The state is the last W - 1 inputs, 0 before the first token. On a GPU, where nothing was seen
+// before, a kernel computes it in one pass over memory. Its backward keeps x alone and computes a again:
+//
+//   dz_t = dy_t act'(a_t)     dx_t = sum_j w_j dz_{t+W-1-j}     dw_j = sum_t dz_t x_{t-W+1+j}
+//                                                               db = sum_t dz_t
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include "nn/pass.h"
 
 namespace horner {
+
+struct ShortConv {
+  at::Tensor weight;  // (C,W); undefined: y = x
+  at::Tensor bias;    // (C) or undefined
+  std::string activation = "none";
+  at::Tensor operator()(const at::Tensor& x, Pass& pass) const;
+};
+struct ShortConvOptions {
+  int64_t kernel = 4;  // W; 0: none
+  std::string activation = "silu";
+  bool bias = false;
+};
+// Weights start U(-1/sqrt(W), 1/sqrt(W)), torch's default for a convolution.
+ShortConv
+short_conv(torch::nn::Module&, const std::string& name, int64_t channels, const ShortConvOptions&);
 
 struct ConvWeights {
   at::Tensor weight;  // (C,W)

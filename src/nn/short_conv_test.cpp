@@ -6,7 +6,6 @@
 
 #include "core/device.h"
 #include "mixers/mixer.h"
-#include "nn/parts.h"
 
 namespace horner {
 namespace {

@@ -33,21 +33,6 @@ std::string line(const TrainTick& t) {
 
 }  // namespace
 
-std::string short_time(double seconds) {
-  const auto s = int64_t(std::llround(seconds));
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
-  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-}
-
-std::string short_count(double x) {
-  if (x < 1e3) return fmt::format("{:.0f}", x);
-  if (x < 1e6) return fmt::format("{:.3g}k", x / 1e3);
-  if (x < 1e9) return fmt::format("{:.3g}M", x / 1e6);
-  if (x < 1e12) return fmt::format("{:.3g}G", x / 1e9);
-  return fmt::format("{:.3g}T", x / 1e12);
-}
-
 TrainProgress::TrainProgress() : terminal_(isatty(STDERR_FILENO) != 0) {}
 
 TrainProgress::~TrainProgress() {

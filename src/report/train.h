@@ -22,9 +22,6 @@ class TrainProgress {
   std::chrono::steady_clock::time_point shown_;
 };
 
-std::string short_time(double seconds);  // 12 s, 3:05, 1:02:45
-std::string short_count(double x);       // 950, 12.3k, 4.56M
-
 // Scores beside the task's baselines, then what it cost.
 std::string train_summary(const TrainResult& result, const Task& task);
 

@@ -1,6 +1,7 @@
 // THE list of tasks. Nothing else knows their names: commands, reports and tests walk it.
 #include "core/check.h"
 #include "core/nearest.h"
+#include "core/spec.h"
 #include "tasks/images/pathfinder.h"
 #include "tasks/images/pixels.h"
 #include "tasks/recall/copy.h"
@@ -259,9 +260,9 @@ const TaskType& find_task(std::string_view name) {
 }
 
 std::shared_ptr<Task> make_task(std::string_view text) {
-  const size_t colon = text.find(':');
-  const TaskType& type = find_task(text.substr(0, colon));
-  return type.make(type.parse(colon == text.npos ? "" : text.substr(colon + 1)));
+  const Spec spec = Spec::parse(text);
+  const TaskType& type = find_task(spec.name);
+  return type.make(type.parse(spec.settings_text()));
 }
 
 }  // namespace horner

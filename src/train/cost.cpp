@@ -82,7 +82,7 @@ Cost cost_of(const TrainOptions& o, const Task& task) {
   cost.weight_bytes =
       16 * double(cost.parameters) + (o.optim.ema > 0 ? 4.0 : 0.0) * double(cost.parameters);
   Sampler sampler(task, 1);
-  const Counted one = counted(task.batch(Split::train, sampler.at(0)));
+  const TargetBatch one = find_targets(task.batch(Split::train, sampler.at(0)));
   {
     const c10::NoGradGuard no_graph;
     const double all = count_flops([&] { losses(*model, one); });

@@ -35,7 +35,7 @@ bool smaller_is_better(std::string_view metric) {
   return metric == "loss" || metric == "bits per byte" || metric == "mse";
 }
 
-void ScoreSum::add(const Counted& c, const Losses& l) {
+void ScoreSum::add(const TargetBatch& c, const Losses& l) {
   const at::Tensor each = on_cpu(l.each, at::kDouble), places = on_cpu(c.places, at::kLong);
   numbers_ = c.answers.is_floating_point();
   const at::Tensor said = numbers_ ? l.predictions : l.predictions.argmax(-1);
@@ -161,7 +161,7 @@ Scores evaluate(
   ScoreSum sum(task.metric());
   const int64_t answers = task.free_running();
   for (const auto& indices : batches_of(task, split, o.examples, o.batch)) {
-    const Counted batch = to_device(counted(task.batch(split, indices)), device);
+    const TargetBatch batch = to_device(find_targets(task.batch(split, indices)), device);
     sum.add(batch, losses(model, batch));
     if (answers > 0 && model.causal()) {
       const at::Tensor right = batch.answers.view({batch.rows, answers});

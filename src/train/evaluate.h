@@ -26,7 +26,7 @@ bool smaller_is_better(std::string_view metric);
 class ScoreSum {
  public:
   explicit ScoreSum(std::string metric) : metric_(std::move(metric)) {}
-  void add(const Counted& batch, const Losses& losses);
+  void add(const TargetBatch& batch, const Losses& losses);
   void add_free(const at::Tensor& right);  // (B,n): whether each answer was right
   Scores scores() const;
 

@@ -9,16 +9,16 @@ namespace horner {
 namespace {
 
 // Two examples of four positions; the first has three targets and one right, the second one, right.
-Counted by_hand() {
+TargetBatch by_hand() {
   Batch batch;
   batch.tokens = at::zeros({2, 4}, at::kLong);
   batch.targets = at::tensor({1, -100, 2, 0, -100, -100, 2, -100}, at::kLong).view({2, 4});
   batch.slices["depth"] = at::tensor({7, 9}, at::kLong);
   batch.bytes = 5;
-  return counted(batch);
+  return find_targets(batch);
 }
 
-Losses said(const Counted& c, const std::vector<int64_t>& answers, double sureness) {
+Losses said(const TargetBatch& c, const std::vector<int64_t>& answers, double sureness) {
   Losses l;
   l.predictions = at::zeros({c.count, 3});
   for (int64_t i = 0; i < c.count; ++i) l.predictions[i][answers[size_t(i)]] = sureness;
@@ -27,7 +27,7 @@ Losses said(const Counted& c, const std::vector<int64_t>& answers, double surene
 }
 
 TEST(Evaluate, MetricsOfHandMadeAnswers) {
-  const Counted c = by_hand();
+  const TargetBatch c = by_hand();
   EXPECT_EQ(c.count, 4);
   EXPECT_EQ(c.tokens, 8);
   const double right = std::log(1 + 2 * std::exp(-2)), wrong = right + 2;
@@ -57,7 +57,7 @@ TEST(Evaluate, NumbersHaveAMeanSquare) {
   Batch batch;
   batch.features = at::zeros({1, 3, 2});
   batch.values = at::tensor({1.0, std::nan(""), 3.0}, at::kFloat).view({1, 3});
-  const Counted c = counted(batch);
+  const TargetBatch c = find_targets(batch);
   Losses l;
   l.predictions = at::tensor({2.0, 1.0}, at::kFloat);
   l.each = (l.predictions - c.answers).square();
@@ -70,7 +70,7 @@ TEST(Evaluate, TwoClassesHaveACorrelation) {
   Batch batch;
   batch.tokens = at::zeros({6, 2}, at::kLong);
   batch.labels = at::tensor({1, 1, 1, 0, 0, 1}, at::kLong);
-  const Counted c = counted(batch);
+  const TargetBatch c = find_targets(batch);
   const auto of = [&](const std::vector<int64_t>& answers) {
     Losses l;
     l.predictions = at::one_hot(at::tensor(answers, at::kLong), 2).to(at::kFloat);
@@ -120,7 +120,7 @@ TEST(Evaluate, TheHeadReadsOnlyWhatCounts) {
   o.D = 16;
   o.vocabulary = 3;
   const auto model = make_model(o, 1);
-  const Counted c = by_hand();
+  const TargetBatch c = by_hand();
   ModelState state;
   const at::Tensor all = model->forward(c.batch.tokens, state).flatten(0, 1);
   const Losses l = losses(*model, c);

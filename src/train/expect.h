@@ -1,16 +1,19 @@
 // What a run is expected to give, written down before it is run.
 //
-//   SCORE >= x      SCORE <= x      SCORE = x +- y
-//
-//   SCORE   test/NAME, valid/NAME, test_T512/NAME (at one of eval.lengths), as in metrics.jsonl;
-//           valid/best: the best value of the task's metric over all validations
+//   SCORE >= x      SCORE <= x      SCORE = x +- y      as in test/accuracy >= 0.99 (score.h)
 #pragma once
 
-#include "train/train.h"
+#include "train/score.h"
 
 namespace horner {
 
-void check_expectation(const std::string& text);  // UsageError that says how one is written
+struct Bound {
+  ScoreName score;
+  std::string relation;  // ">=", "<=", "="
+  double value = 0, margin = 0;
+  static Bound parse(std::string_view text);  // UsageError that says how one is written
+  bool holds(double x) const;                 // false of NaN
+};
 
 struct Answer {
   std::string expected;

@@ -4,8 +4,8 @@
 
 namespace horner {
 
-Counted counted(Batch batch) {
-  Counted c;
+TargetBatch find_targets(Batch batch) {
+  TargetBatch c;
   const at::Tensor& input = batch.tokens.defined() ? batch.tokens : batch.features;
   HORNER_CHECK(input.defined() && input.dim() >= 2, "[task] a batch needs tokens or features");
   c.rows = input.size(0);
@@ -29,7 +29,7 @@ Counted counted(Batch batch) {
   return c;
 }
 
-Counted to_device(Counted c, at::Device device) {
+TargetBatch to_device(TargetBatch c, at::Device device) {
   if (device.is_cpu()) return c;
   Batch& b = c.batch;
   // cu_seqlens stays: who cuts a batch reads it on the CPU.
@@ -39,7 +39,7 @@ Counted to_device(Counted c, at::Device device) {
   return c;
 }
 
-Losses losses(Model& model, const Counted& c, Context context) {
+Losses losses(Model& model, const TargetBatch& c, Context context) {
   context.keep_state = false;
   context.lengths = c.batch.lengths;
   context.cu_seqlens = c.batch.cu_seqlens;

@@ -13,7 +13,7 @@
 namespace horner {
 
 // A batch on its device, with the places that count.
-struct Counted {
+struct TargetBatch {
   Batch batch;
   at::Tensor places;            // (n): t + T row of what counts; of labels: the rows
   at::Tensor answers;           // (n): token, class or number that is right
@@ -21,13 +21,13 @@ struct Counted {
   int64_t rows = 0, width = 0;  // B, T
   int64_t tokens = 0;           // that the model reads, without padding
 };
-Counted counted(Batch batch);                   // on the CPU
-Counted to_device(Counted, at::Device device);  // without waiting for it
+TargetBatch find_targets(Batch batch);                  // on the CPU
+TargetBatch to_device(TargetBatch, at::Device device);  // without waiting for it
 
 struct Losses {
   at::Tensor each;         // (n), fp32
   at::Tensor predictions;  // (n,vocabulary), (n,classes) or (n): what the model said
 };
-Losses losses(Model& model, const Counted& counted, Context context = {});
+Losses losses(Model& model, const TargetBatch& batch, Context context = {});
 
 }  // namespace horner

@@ -4,7 +4,9 @@
 
 namespace horner {
 
-Prefetch::Prefetch(int64_t first, int64_t last, std::function<std::vector<Counted>(int64_t)> make)
+Prefetch::Prefetch(
+    int64_t first, int64_t last, std::function<std::vector<TargetBatch>(int64_t)> make
+)
     : make_(std::move(make)), thread_([this, first, last] { work(first, last); }) {}
 
 Prefetch::~Prefetch() {
@@ -20,7 +22,7 @@ void Prefetch::work(int64_t first, int64_t last) {
   const c10::ParallelGuard alone(true);  // the other threads belong to the step that is computed
   try {
     for (int64_t step = first; step < last; ++step) {
-      std::vector<Counted> parts = make_(step);
+      std::vector<TargetBatch> parts = make_(step);
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait(lock, [&] { return leave_ || ready_.size() < kAhead; });
       if (leave_) return;
@@ -34,11 +36,11 @@ void Prefetch::work(int64_t first, int64_t last) {
   }
 }
 
-std::vector<Counted> Prefetch::next() {
+std::vector<TargetBatch> Prefetch::next() {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [&] { return !ready_.empty() || failure_; });
   if (ready_.empty()) std::rethrow_exception(failure_);
-  std::vector<Counted> parts = std::move(ready_.front());
+  std::vector<TargetBatch> parts = std::move(ready_.front());
   ready_.pop_front();
   changed_.notify_all();
   return parts;

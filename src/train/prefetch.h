@@ -15,22 +15,22 @@ namespace horner {
 class Prefetch {
  public:
   // `make(step)` gives the parts of a step's batch; steps first .. last-1, each asked for once.
-  Prefetch(int64_t first, int64_t last, std::function<std::vector<Counted>(int64_t)> make);
+  Prefetch(int64_t first, int64_t last, std::function<std::vector<TargetBatch>(int64_t)> make);
   Prefetch(const Prefetch&) = delete;
   Prefetch& operator=(const Prefetch&) = delete;
   ~Prefetch();
 
-  std::vector<Counted> next();  // of the next step; throws what `make` threw
+  std::vector<TargetBatch> next();  // of the next step; throws what `make` threw
 
  private:
   static constexpr size_t kAhead = 2;
 
   void work(int64_t first, int64_t last);
 
-  const std::function<std::vector<Counted>(int64_t)> make_;
+  const std::function<std::vector<TargetBatch>(int64_t)> make_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::vector<Counted>> ready_;
+  std::deque<std::vector<TargetBatch>> ready_;
   std::exception_ptr failure_;
   bool leave_ = false;
   std::thread thread_;  // last: it starts when everything else is there

@@ -10,36 +10,13 @@ namespace {
 // "softmax:heads=2" as "softmax:heads=2,causal=false" where the mixer has that setting and the text
 // does not give it.
 std::string both_directions(const std::string& text) {
-  const size_t colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  const std::string settings = colon == std::string::npos ? "" : text.substr(colon + 1);
-  for (const std::string_view given : {"causal=", ",causal="}) {
-    if (given[0] == ',' ? settings.find(given) != std::string::npos : settings.starts_with(given))
-      return text;
-  }
-  for (const Description& setting : find_mixer(name).describe()) {
-    if (setting.name == "causal")
-      return fmt::format("{}:{}{}causal=false", name, settings, settings.empty() ? "" : ",");
-  }
-  return text;
+  MixerSpec spec = MixerSpec::parse(text);
+  if (!spec.find("causal") && has_setting(find_mixer(spec.name), "causal"))
+    spec.settings.push_back({"causal", "false"});
+  return spec.text();
 }
 
-}  // namespace
-
-std::vector<std::string> whole_mixers(const std::vector<std::string>& items) {
-  std::vector<std::string> pattern;
-  for (const std::string& item : items) {
-    const bool settings = item.find('=') < item.find(':');
-    if (settings && !pattern.empty()) {
-      pattern.back() += (pattern.back().find(':') == std::string::npos ? ":" : ",") + item;
-    } else {
-      pattern.push_back(item);
-    }
-  }
-  return pattern;
-}
-
-TrainOptions resolve(TrainOptions o, const Task& task) {
+void check_ranges(const TrainOptions& o) {
   const auto at_least = [](const char* name, double value, double least) {
     HORNER_CHECK(value >= least, "{} must be at least {}, got {}", name, least, value);
   };
@@ -66,7 +43,13 @@ TrainOptions resolve(TrainOptions o, const Task& task) {
       o.train.batch,
       o.train.accumulation
   );
-  o.model.pattern = whole_mixers(o.model.pattern);
+}
+
+}  // namespace
+
+TrainOptions resolve(TrainOptions o, const Task& task) {
+  check_ranges(o);
+  o.model.pattern = whole_specs(o.model.pattern);
   HORNER_CHECK(
       int64_t(o.model.pattern.size()) <= o.model.layers,
       "model.pattern names {} mixers for {} layers",
@@ -96,7 +79,7 @@ TrainOptions resolve(TrainOptions o, const Task& task) {
         o.model.positions
     );
   }
-  for (const std::string& text : o.expect) check_expectation(text);
+  for (const std::string& text : o.expect) Bound::parse(text);
   const at::Device device = find_device(o.device);
   if (o.device == "auto") o.device = device.is_cuda() ? "cuda" : "cpu";
   if (o.train.precision == "auto") o.train.precision = device.is_cuda() ? "bf16" : "fp32";

@@ -1,20 +1,24 @@
 // Results to and from JSON.
 #include <cmath>
 
+#include "core/number.h"
 #include "train/train.h"
 
 namespace horner {
 namespace {
 
-double number(const Json& json) { return json.is_number() ? json.get<double>() : std::nan(""); }
-
 std::vector<double> numbers(const Json& json) {
   std::vector<double> list;
-  for (const Json& value : json) list.push_back(number(value));
+  for (const Json& value : json) list.push_back(number_or_nan(value));
   return list;
 }
 
 }  // namespace
+
+double Scores::value(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? std::nan("") : found->second;
+}
 
 Json Scores::json() const {
   Json json = {{"examples", examples}};
@@ -34,7 +38,7 @@ Scores Scores::from(const Json& json) {
     } else if (name == "by_example") {
       s.by_example = numbers(value);
     } else {
-      s.values[name] = number(value);
+      s.values[name] = number_or_nan(value);
     }
   }
   return s;
@@ -73,10 +77,10 @@ TrainResult TrainResult::from(const Json& json) {
   r.tokens = json.at("tokens");
   r.parameters = json.at("parameters");
   r.state_bytes = json.at("state_bytes");
-  r.flops_per_token = number(json.at("flops_per_token"));
-  r.seconds = number(json.at("seconds"));
-  r.tokens_per_second = number(json.at("tokens_per_second"));
-  r.peak_bytes = number(json.at("peak_bytes"));
+  r.flops_per_token = number_or_nan(json.at("flops_per_token"));
+  r.seconds = number_or_nan(json.at("seconds"));
+  r.tokens_per_second = number_or_nan(json.at("tokens_per_second"));
+  r.peak_bytes = number_or_nan(json.at("peak_bytes"));
   r.resumed = json.at("resumed");
   r.finished = json.at("finished");
   r.stopped = json.at("stopped");
@@ -87,7 +91,7 @@ TrainResult TrainResult::from(const Json& json) {
       r.lengths[std::stoll(T)] = Scores::from(scores);
   }
   for (const Json& p : json.at("curve"))
-    r.curve.push_back({p[0].get<int64_t>(), number(p[1]), number(p[2])});
+    r.curve.push_back({p[0].get<int64_t>(), number_or_nan(p[1]), number_or_nan(p[2])});
   return r;
 }
 

@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/initial.h"
 #include "core/origin.h"
+#include "core/spec.h"
 
 namespace horner {
 namespace {
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 std::string plain(std::string_view text) {
   std::string name;
-  for (const char c : text.substr(0, text.find(':'))) name += std::isalnum(uint8_t(c)) ? c : '-';
+  for (const char c : Spec::parse(text).name) name += std::isalnum(uint8_t(c)) ? c : '-';
   return name;
 }
 

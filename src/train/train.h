@@ -160,9 +160,10 @@ struct TrainOptions {
 // Scores of one evaluation: what a row of a table or of metrics.jsonl holds.
 struct Scores {
   int64_t examples = 0;
-  std::map<std::string, double> values;  // loss, accuracy, "num_kv_pairs/accuracy-64", ...
-  std::vector<double> by_example;        // the task's metric, for a paired bootstrap
-  std::vector<double> loss_by_position;  // means over buckets of positions
+  std::map<std::string, double> values;         // loss, accuracy, "num_kv_pairs/accuracy-64", ...
+  std::vector<double> by_example;               // the task's metric, for a paired bootstrap
+  std::vector<double> loss_by_position;         // means over buckets of positions
+  double value(const std::string& name) const;  // NaN: there is none
   Json json() const;
   static Scores from(const Json& json);
 };

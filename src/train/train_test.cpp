@@ -209,7 +209,7 @@ TEST(Train, BeginsWithTheWeightsOfAnotherRun) {
 
 TEST(Train, RecomputedBlocksGiveTheSameGradients) {
   const auto task = make_task("mqar:T=16,pairs=2,vocabulary=32");
-  const Counted batch = counted(task->batch(Split::train, {0, 1, 2, 3}));
+  const TargetBatch batch = find_targets(task->batch(Split::train, {0, 1, 2, 3}));
   ModelOptions o;
   o.D = 16;
   o.vocabulary = 32;

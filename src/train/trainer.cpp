@@ -11,6 +11,7 @@
 #include "core/interrupt.h"
 #include "train/autocast.h"
 #include "train/schedule.h"
+#include "train/score.h"
 
 namespace horner {
 namespace {
@@ -62,18 +63,19 @@ Trainer::Trainer(
   start_ = std::chrono::steady_clock::now();
 }
 
-std::vector<Counted> Trainer::parts(Sampler& sampler, int64_t step) const {
+std::vector<TargetBatch> Trainer::parts(Sampler& sampler, int64_t step) const {
   std::vector<int64_t> indices = sampler.at(step);
   if (processes_) indices = share_of(indices, processes_->rank(), processes_->world());
-  std::vector<Counted> parts;
+  std::vector<TargetBatch> parts;
   for (int64_t i = 0; i < o_.train.accumulation; ++i) {
     const std::vector<int64_t> own = share_of(indices, i, o_.train.accumulation);
-    if (!own.empty()) parts.push_back(to_device(counted(task_->batch(Split::train, own)), device_));
+    if (!own.empty())
+      parts.push_back(to_device(find_targets(task_->batch(Split::train, own)), device_));
   }
   return parts;
 }
 
-void Trainer::step(std::vector<Counted> parts) {
+void Trainer::step(std::vector<TargetBatch> parts) {
   const int64_t s = state_.step;
   if (o_.model.dropout > 0)
     at::manual_seed(mix(mix(uint64_t(o_.seed), "dropout"), uint64_t(s))
@@ -83,7 +85,7 @@ void Trainer::step(std::vector<Counted> parts) {
   if (o_.train.stochastic_window)
     context.window = o_.train.window.at(s, o_.schedule.steps, uint64_t(o_.seed));
   std::vector<double> counts(3, 0);  // what counts, tokens, and whether a process was told to stop
-  for (const Counted& part : parts) {
+  for (const TargetBatch& part : parts) {
     counts[0] += double(part.count);
     counts[1] += double(part.tokens);
   }
@@ -112,7 +114,7 @@ void Trainer::step(std::vector<Counted> parts) {
   state_.step = s + 1;
 }
 
-void Trainer::settle() {
+void Trainer::read_pending() {
   if (pending_.empty()) return;
   std::vector<double> sums;
   for (const Pending& p : pending_) sums.push_back(p.loss.item<double>());
@@ -193,7 +195,7 @@ bool Trainer::validate() {
     Json values = {{"tokens", state_.tokens}};
     for (const auto& [name, value] : scores_.values) values["valid/" + name] = value;
     metrics_->write(state_.step, values);
-    metric = scores_.values.count(task_->metric()) ? scores_.values[task_->metric()] : std::nan("");
+    metric = scores_.value(task_->metric());
   }
   valid_ = over_all({metric})[0];
   if (o_.train.target == 0) return false;
@@ -211,7 +213,7 @@ void Trainer::save() {
 
 void Trainer::stop_if_interrupted() {
   if (!leave_) return;
-  settle();
+  read_pending();
   save();
   throw InterruptedError(
       "stopped at step {} of {}, which {}/checkpoints/{} holds; the same command goes on from "
@@ -230,13 +232,13 @@ TrainResult Trainer::run() {
     Prefetch data(state_.step, o_.schedule.steps, [&](int64_t s) { return parts(sampler, s); });
     while (state_.step < o_.schedule.steps && state_.stopped.empty()) {
       const auto asked = std::chrono::steady_clock::now();
-      std::vector<Counted> examples = data.next();
+      std::vector<TargetBatch> examples = data.next();
       waited_ += seconds_since(asked);
       step(std::move(examples));
       const bool last = state_.step == o_.schedule.steps;
       const bool logs = last || due(o_.log.every), scores = last || due(o_.eval.every);
       // A GPU is asked for its numbers only when they are wanted.
-      if (device_.is_cpu() || logs || scores || due(o_.checkpoint.every)) settle();
+      if (device_.is_cpu() || logs || scores || due(o_.checkpoint.every)) read_pending();
       if (logs) log();
       if (scores && validate() && !last) state_.stopped = "target";
       if (last || due(o_.checkpoint.every) || !state_.stopped.empty()) save();
@@ -274,7 +276,7 @@ TrainResult Trainer::finish() {
   for (const auto& [name, value] : r.test.values) values["test/" + name] = value;
   for (const auto& [T, scores] : r.lengths) {
     for (const auto& [name, value] : scores.values)
-      values[fmt::format("test_T{}/{}", T, name)] = value;
+      values[ScoreName::at_length(T, name).text()] = value;
   }
   metrics_->write(state_.step, values);
   for (const Json& line : metrics_->all()) {

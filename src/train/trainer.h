@@ -37,9 +37,10 @@ class Trainer {
   std::vector<double> over_all(std::vector<double> numbers) {  // the sum over processes
     return processes_ ? processes_->sum(std::move(numbers)) : numbers;
   }
-  std::vector<Counted> parts(Sampler& sampler, int64_t step) const;
-  void step(std::vector<Counted> parts);
-  void settle();  // reads the pending numbers, and stops the run at the first that is not finite
+  std::vector<TargetBatch> parts(Sampler& sampler, int64_t step) const;
+  void step(std::vector<TargetBatch> parts);
+  void read_pending(
+  );  // reads the pending numbers, and stops the run at the first that is not finite
   void log();
   bool validate();  // whether the target is reached
   void save();

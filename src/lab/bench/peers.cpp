@@ -2,21 +2,15 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
-#include <cstdio>
 #include <filesystem>
 
 #include "core/check.h"
+#include "lab/process.h"
 
 namespace horner {
 namespace {
 
 constexpr const char* kScript = "tools/bench_peers.py";
-
-std::string shell_word(const std::string& text) {
-  std::string all = "'";
-  for (const char c : text) all += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return all + "'";
-}
 
 Times times_from(const Json& json) {
   if (json.is_null()) return {};
@@ -73,29 +67,21 @@ void run_peers(
          {"dims", {d.B, d.T, d.H, d.K, d.V}}}
     );
   }
-  const std::string command = fmt::format(
-      "python3 {} --folder {} --rows {} --repeats {}",
-      kScript,
-      shell_word(options.peers),
-      shell_word(rows.dump()),
-      options.repeats
-  );
   c10::getDeviceAllocator(at::kCUDA)->emptyCache();  // they need memory of their own
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw RunError("{} cannot be started", kScript);
-  std::string line;
-  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
-    if (c != '\n') {
-      line += char(c);
-      continue;
-    }
-    if (!line.empty() && line[0] == '{') {  // else what a library prints
-      add_line(parse_json(line, kScript), report);
-      added();
-    }
-    line.clear();
-  }
-  const int status = pclose(pipe);
+  const std::vector<std::string> words = {
+      "python3",
+      kScript,
+      "--folder",
+      options.peers,
+      "--rows",
+      rows.dump(),
+      "--repeats",
+      std::to_string(options.repeats)};
+  const int status = run_program(words, [&](const std::string& line) {
+    if (!line.starts_with('{')) return;  // what a library prints
+    add_line(parse_json(line, kScript), report);
+    added();
+  });
   if (status == 0) return;
   BenchRow row{.program = "fla"};
   row.failure = fmt::format("{} ended with status {}", kScript, status);

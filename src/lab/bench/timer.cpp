@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "core/check.h"
+#include "lab/statistics.h"
 
 namespace horner {
 namespace {
@@ -27,7 +28,7 @@ Times clocked(const Work& work, int repeats, int calls) {
 Times times_of(std::vector<double> ms) {
   std::sort(ms.begin(), ms.end());
   const auto at = [&](double share) { return ms[size_t(share * double(ms.size() - 1) + 0.5)]; };
-  return {at(0.5), at(0.1), at(0.9)};
+  return {median(ms), at(0.1), at(0.9)};
 }
 
 const Timer& timer(at::Device device) {

@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 
 #include "core/check.h"
 #include "core/device.h"
+#include "lab/process.h"
+#include "lab/statistics.h"
 #include "mixers/mixer.h"
 #include "train/autocast.h"
 #include "train/cost.h"
@@ -22,11 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kWarm = 3;
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
 
 // The script stands beside the sources of the tree that the program was built in.
 std::string peer_script() {
@@ -42,31 +38,24 @@ std::string peer_script() {
 }
 
 Json peer_answer(const BenchTrainOptions& o, const std::string& mixer, int64_t D, at::Device d) {
-  const std::string command = fmt::format(
-      "{} {} --mixer {} --D {} --T {} --B {} --heads {} --layers {} --mlp_dim {} --vocabulary {} "
-      "--steps {} "
-      "--device {} --threads {}",
-      o.peer,
-      peer_script(),
-      mixer,
-      D,
-      o.T,
-      o.B,
-      o.heads,
-      o.layers,
-      o.mlp_dim,
-      o.vocabulary,
-      o.steps,
-      d.is_cuda() ? "cuda" : "cpu",
-      at::get_num_threads()
-  );
-  std::FILE* pipe = ::popen(command.c_str(), "re");
-  if (!pipe) throw RunError("{}: cannot be started", o.peer);
-  std::string text;
-  char buffer[4096];
-  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
-  if (::pclose(pipe) != 0) throw RunError("the peer failed: {}", command);
-  return parse_json(text, "the peer's answer");
+  std::vector<std::string> words = {o.peer, peer_script(), "--mixer", mixer};
+  for (const auto& [flag, value] :
+       {std::pair{"--D", D},
+        {"--T", o.T},
+        {"--B", o.B},
+        {"--heads", o.heads},
+        {"--layers", o.layers},
+        {"--mlp_dim", o.mlp_dim},
+        {"--vocabulary", o.vocabulary},
+        {"--steps", o.steps},
+        {"--threads", int64_t(at::get_num_threads())}}) {
+    words.insert(words.end(), {flag, std::to_string(value)});
+  }
+  words.insert(words.end(), {"--device", d.is_cuda() ? "cuda" : "cpu"});
+  std::string answer;
+  const int code = run_program(words, [&](const std::string& line) { answer += line + "\n"; });
+  if (code != 0) throw RunError("the peer ended with {}: {}", code, fmt::join(words, " "));
+  return parse_json(answer, "the peer's answer");
 }
 
 bool has_peer(const std::string& mixer) {
@@ -75,13 +64,10 @@ bool has_peer(const std::string& mixer) {
 
 // "gla" -> "gla:heads=16", where the mixer has heads and the settings do not say how many.
 std::string with_heads(const std::string& mixer, int64_t heads) {
-  const size_t colon = mixer.find(':');
-  const bool all_said = mixer.find("heads=") != std::string::npos;
-  for (const Description& d : find_mixer(mixer.substr(0, colon)).describe()) {
-    if (d.name != "heads" || all_said) continue;
-    return fmt::format("{}{}heads={}", mixer, colon == std::string::npos ? ":" : ",", heads);
-  }
-  return mixer;
+  MixerSpec spec = MixerSpec::parse(mixer);
+  if (!spec.find("heads") && has_setting(find_mixer(spec.name), "heads"))
+    spec.settings.push_back({"heads", std::to_string(heads)});
+  return spec.text();
 }
 
 BenchTrainRow time_steps(
@@ -103,7 +89,7 @@ BenchTrainRow time_steps(
     Batch batch;
     batch.tokens = tokens.narrow(1, 0, o.T).contiguous();
     batch.targets = tokens.narrow(1, 1, o.T).contiguous();
-    const Counted c = to_device(counted(batch), device);
+    const TargetBatch c = to_device(find_targets(batch), device);
     const auto start = std::chrono::steady_clock::now();
     optimizer.zero_gradients();
     at::Tensor loss;
@@ -135,7 +121,7 @@ BenchTrainReport bench_train(
 ) {
   HORNER_CHECK(o.steps >= 1, "steps must be at least 1, got {}", o.steps);
   HORNER_CHECK(o.rounds >= 1, "rounds must be at least 1, got {}", o.rounds);
-  for (const std::string& mixer : o.mixer) find_mixer(mixer.substr(0, mixer.find(':')));
+  for (const std::string& mixer : o.mixer) find_mixer(MixerSpec::parse(mixer).name);
   const at::Device device = find_device(o.device);
   const bool bf16 = o.precision == "bf16" || (o.precision == "auto" && device.is_cuda());
   BenchTrainReport report{describe_device(device), o, {}};

@@ -9,13 +9,8 @@
 namespace horner {
 namespace {
 
-struct Choice {
-  std::string settings;  // added to those that were given
-  int64_t changes = 0;
-};
-
 struct Candidate {
-  std::string mixer;
+  MixerSpec mixer;
   int64_t D;
   double change;
 };
@@ -34,25 +29,19 @@ const std::map<std::string, std::vector<std::string>>& sizes() {
   return map;
 }
 
-bool given(const std::string& settings, const std::string& name) {
-  const std::string all = "," + settings;
-  return all.find("," + name + "=") != std::string::npos;
-}
-
-std::vector<Choice> choices(const std::string& name, const std::string& settings) {
-  std::vector<Choice> list = {{}};
-  for (const Description& d : find_mixer(name).describe()) {
+// The mixer with up to two more settings than were given: with a third it would hardly be the same.
+std::vector<MixerSpec> choices(const MixerSpec& mixer) {
+  std::vector<MixerSpec> list = {mixer};
+  for (const Description& d : find_mixer(mixer.name).describe()) {
     const auto found = sizes().find(d.name);
-    if (found == sizes().end() || given(settings, d.name)) continue;
+    if (found == sizes().end() || mixer.find(d.name)) continue;
     const size_t before = list.size();
     for (const std::string& value : found->second) {
       if (std::stod(value) == std::stod(d.initial)) continue;
       for (size_t i = 0; i < before; ++i) {
-        if (list[i].changes >= 2) continue;  // a third would hardly be the same mixer
-        list.push_back(
-            {list[i].settings + (list[i].settings.empty() ? "" : ",") + d.name + "=" + value,
-             list[i].changes + 1}
-        );
+        if (list[i].settings.size() >= mixer.settings.size() + 2) continue;
+        list.push_back(list[i]);
+        list.back().settings.push_back({d.name, value});
       }
     }
   }
@@ -61,29 +50,19 @@ std::vector<Choice> choices(const std::string& name, const std::string& settings
 
 }  // namespace
 
-std::pair<std::string, std::string> split_mixer(const std::string& text) {
-  const size_t colon = text.find(':');
-  return {text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1)};
-}
-
 Budget solve_budget(const std::string& mixer, int64_t D, double target, const CostOf& cost) {
   HORNER_CHECK(target > 0, "the reference costs nothing: there is no budget to match");
-  const auto [name, settings] = split_mixer(mixer);
+  const MixerSpec given = MixerSpec::parse(mixer);
   std::vector<int64_t> widths;
   for (int64_t d = std::max<int64_t>(8, D / 2); d <= 2 * D; ++d)
     if (d == D || d % 8 == 0) widths.push_back(d);
   // The least change first (a setting counts as much as a width changed by half), so that the first
   // within 1 % is the one.
   std::vector<Candidate> candidates;
-  for (const Choice& choice : choices(name, settings)) {
-    const std::string joined =
-        settings + (settings.empty() || choice.settings.empty() ? "" : ",") + choice.settings;
+  for (const MixerSpec& choice : choices(given)) {
+    const auto changes = double(choice.settings.size() - given.settings.size());
     for (const int64_t d : widths)
-      candidates.push_back(
-          {joined.empty() ? name : name + ":" + joined,
-           d,
-           double(choice.changes) + 2 * std::abs(std::log2(double(d) / double(D)))}
-      );
+      candidates.push_back({choice, d, changes + 2 * std::abs(std::log2(double(d) / double(D)))});
   }
   std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
     return a.change < b.change;
@@ -94,7 +73,7 @@ Budget solve_budget(const std::string& mixer, int64_t D, double target, const Co
   for (const Candidate& c : candidates) {
     double value;
     try {
-      value = cost(c.mixer, c.D);
+      value = cost(c.mixer.text(), c.D);
     } catch (const UsageError&) {
       continue;  // heads that do not divide D, and the like
     }
@@ -103,7 +82,7 @@ Budget solve_budget(const std::string& mixer, int64_t D, double target, const Co
     const double off = std::abs(std::log(value / target));
     if (off >= least) continue;
     least = off;
-    best.mixer = c.mixer;
+    best.mixer = c.mixer.text();
     best.D = c.D;
     best.cost = value;
     if (off <= 0.01) break;

@@ -29,7 +29,4 @@ using CostOf = std::function<double(const std::string& mixer, int64_t D)>;
 
 Budget solve_budget(const std::string& mixer, int64_t D, double target, const CostOf& cost);
 
-// "taylor:order=2" -> name and settings.
-std::pair<std::string, std::string> split_mixer(const std::string& text);
-
 }  // namespace horner

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
-#include <sstream>
 
 #include "core/check.h"
 #include "core/device.h"
@@ -115,7 +114,7 @@ void measure(CompareResult& r, const Task& task, const RunsTell& tell) {
 }
 
 // From the first chosen run of each mixer that finished.
-void look(CompareResult& r, const Task& task) {
+void add_maps(CompareResult& r, const Task& task) {
   const auto& pattern = r.options.model.pattern;
   const int64_t layer = std::find(pattern.begin(), pattern.end(), kPlace) - pattern.begin();
   const Batch batch = task.batch(Split::test, {0});
@@ -146,7 +145,9 @@ CompareOptions::CompareOptions() {
   eval.every = 100;
 }
 
-std::vector<CompareRun> plan(const CompareOptions& o, std::map<std::string, Budget>& budgets) {
+std::vector<CompareRun> plan(const CompareOptions& given, std::map<std::string, Budget>& budgets) {
+  CompareOptions o = given;
+  o.model.pattern = whole_specs(o.model.pattern);
   HORNER_CHECK(!o.mixers.empty(), "compare takes at least one mixer");
   HORNER_CHECK(o.seeds >= 1, "seeds must be at least 1, got {}", o.seeds);
   HORNER_CHECK(
@@ -166,8 +167,7 @@ std::vector<CompareRun> plan(const CompareOptions& o, std::map<std::string, Budg
   const std::shared_ptr<Task> task = make_task(o.task);
   const double target = o.iso == "none" ? 0 : cost(o, *task, o.mixers[0], o.model.D);
   for (const std::string& mixer : o.mixers) {
-    const auto [name, settings] = split_mixer(mixer);
-    find_mixer(name).make(o.model.D, find_mixer(name).parse(settings));  // or says what is wrong
+    make_mixer(MixerSpec::parse(mixer), o.model.D);  // or says what is wrong
     Budget budget{mixer, o.model.D, target, target, 1};
     if (o.iso != "none" && mixer != o.mixers[0]) {
       budget = solve_budget(mixer, o.model.D, target, [&](const std::string& text, int64_t D) {
@@ -190,21 +190,21 @@ std::vector<CompareRun> plan(const CompareOptions& o, std::map<std::string, Budg
 }
 
 std::vector<std::string> short_names(const std::vector<std::string>& mixers) {
-  const auto times = [&](const std::string& part) {  // how many mixers hold it
-    return std::count_if(mixers.begin(), mixers.end(), [&](const std::string& mixer) {
-      return ("," + split_mixer(mixer).second + ",").find("," + part) != std::string::npos;
-    });
-  };
+  std::vector<MixerSpec> specs;
+  for (const std::string& mixer : mixers) specs.push_back(MixerSpec::parse(mixer));
   std::vector<std::string> names;
-  for (const std::string& mixer : mixers) {
-    auto [name, settings] = split_mixer(mixer);
-    std::string own;
-    std::stringstream parts(settings);
-    for (std::string part; std::getline(parts, part, ',');) {
-      const auto same = times(part + ","), any = times(part.substr(0, part.find('=') + 1));
-      if (same == 1 || same < any) own += (own.empty() ? ":" : ",") + part;
+  for (const MixerSpec& spec : specs) {
+    MixerSpec own{spec.name, {}};
+    for (const Spec::Setting& setting : spec.settings) {
+      int64_t has = 0, agrees = 0;  // how many have the setting, and how many with this value
+      for (const MixerSpec& other : specs) {
+        const std::optional<std::string> value = other.find(setting.name);
+        has += value.has_value();
+        agrees += value == setting.value;
+      }
+      if (agrees == 1 || agrees < has) own.settings.push_back(setting);
     }
-    names.push_back(name + own);
+    names.push_back(own.text());
   }
   const bool clear = std::set<std::string>(names.begin(), names.end()).size() == names.size();
   return clear ? names : mixers;
@@ -216,6 +216,7 @@ CompareResult compare(
   const auto start = std::chrono::steady_clock::now();
   CompareResult r;
   r.options = options;
+  r.options.model.pattern = whole_specs(options.model.pattern);
   std::map<std::string, Budget> budgets;
   r.runs = plan(options, budgets);
   const std::shared_ptr<Task> task = make_task(options.task);
@@ -237,7 +238,7 @@ CompareResult compare(
   for (size_t i = 0; i < r.rows.size() && options.iso != "none"; ++i)
     r.rows[i].budget_mismatch = budgets[options.mixers[i]].mismatch();
   measure(r, *task, tell);
-  look(r, *task);
+  add_maps(r, *task);
   r.verdict = verdict(r);
   r.warnings = warnings(r);
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

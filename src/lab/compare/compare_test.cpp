@@ -155,6 +155,11 @@ TEST(Compare, PlanPairsSeedsAndRefusesNonsense) {
       runs[2].options.model.pattern, (std::vector<std::string>{"conv:kind=dense", "gla:heads=2"})
   );
   EXPECT_EQ(runs[4].seed, 1);
+  o.model.pattern = {"conv:kind=dense", "kernel=4", "MIXER"};  // as the command line cuts it
+  EXPECT_EQ(
+      plan(o, budgets)[0].options.model.pattern,
+      (std::vector<std::string>{"conv:kind=dense,kernel=4", "softmax"})
+  );
   o.mixers = {"softmax", "softmax"};
   EXPECT_THROW(plan(o, budgets), UsageError);
   o.mixers = {"softmaxx"};

@@ -3,17 +3,13 @@
 #include <cmath>
 #include <set>
 
+#include "core/number.h"
 #include "lab/compare/compare.h"
 
 namespace horner {
 namespace {
 
 using Runs = std::vector<const CompareRun*>;
-
-double metric_of(const Scores& scores, const std::string& metric) {
-  const auto found = scores.values.find(metric);
-  return found == scores.values.end() ? std::nan("") : found->second;
-}
 
 template <class Get>
 std::vector<double> each(const Runs& runs, Get&& get) {
@@ -51,7 +47,7 @@ Runs chosen(const CompareResult& r, CompareRow& row) {
   double best = std::nan("");
   for (const auto& [lr, runs] : by_lr) {
     const std::vector<double> valid =
-        each(runs, [&](const TrainResult& t) { return metric_of(t.valid, r.metric); });
+        each(runs, [&](const TrainResult& t) { return t.valid.value(r.metric); });
     if (valid.empty()) continue;
     row.grid[lr] = t_interval(valid);
     if (runs.size() < most) continue;  // some seeds failed: its mean would be over easier ones
@@ -106,17 +102,16 @@ CompareRow row_of(const CompareResult& r, const std::string& mixer) {
   row.settings = place < asked.size() ? ran[place] : mixer;
   row.D = first.options.model.D;
   for (const CompareRun* run : runs) row.seeds.push_back(run->seed);
-  row.scores = each(runs, [&](const TrainResult& t) { return metric_of(t.test, r.metric); });
+  row.scores = each(runs, [&](const TrainResult& t) { return t.test.value(r.metric); });
   row.score = t_interval(row.scores);
   for (const auto& [name, value] : first.test.values) {
-    row.slices[name] = t_interval(each(runs, [&, key = name](const TrainResult& t) {
-      return metric_of(t.test, key);
-    }));
+    row.slices[name] =
+        t_interval(each(runs, [&, key = name](const TrainResult& t) { return t.test.value(key); }));
   }
   for (const auto& [T, scores] : first.lengths) {
     row.lengths[T] = t_interval(each(runs, [&, length = T](const TrainResult& t) {
       const auto found = t.lengths.find(length);
-      return found == t.lengths.end() ? std::nan("") : metric_of(found->second, r.metric);
+      return found == t.lengths.end() ? std::nan("") : found->second.value(r.metric);
     }));
   }
   row.by_example = means(
@@ -151,6 +146,39 @@ Difference difference(const CompareRow& a, const CompareRow& b) {
   return d;
 }
 
+Json row_json(const CompareRow& row) {
+  Json line = {
+      {"mixer", row.mixer},
+      {"settings", row.settings},
+      {"D", row.D},
+      {"lr", row.lr},
+      {"lr_note", row.lr_note},
+      {"seeds", row.seeds},
+      {"scores", row.scores},
+      {"score", row.score.json()},
+      {"parameters", row.parameters},
+      {"state_bytes", row.state_bytes},
+      {"flops_per_token", row.flops_per_token},
+      {"steps", row.steps},
+      {"seconds", row.seconds},
+      {"train_tokens_per_second", row.train_speed},
+      {"peak_bytes", row.peak_bytes},
+      {"budget_mismatch", row.budget_mismatch},
+      {"memory_crossover", number_or_null(row.memory_crossover)},
+      {"time_crossover", number_or_null(row.time_crossover)},
+      {"failed", row.failed},
+      {"loss_by_position", row.by_position},
+      {"speed", speed_json(row.speed)}};
+  for (const auto& [name, value] : row.slices) line["test"][name] = value.json();
+  for (const auto& [T, value] : row.lengths) line["lengths"][std::to_string(T)] = value.json();
+  for (const auto& [lr, value] : row.grid)
+    line["grid"].push_back({{"lr", lr}, {"valid", value.json()}});
+  line["curve"] = Json::array();
+  for (const CompareRow::Point& p : row.curve)
+    line["curve"].push_back({{"step", p.step}, {"valid", p.valid.json()}});
+  return line;
+}
+
 }  // namespace
 
 bool Difference::shown() const {
@@ -182,7 +210,6 @@ void sum_up(CompareResult& r) {
 }
 
 Json CompareResult::json() const {
-  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(); };
   Json j;
   j["options"] = to_json(options);
   j["options"]["mixers"] = options.mixers;
@@ -199,38 +226,7 @@ Json CompareResult::json() const {
   for (const Baseline& b : baselines)
     j["baselines"].push_back({{"name", b.name}, {"score", b.score}, {"meaning", b.meaning}});
   j["rows"] = Json::array();
-  for (const CompareRow& row : rows) {
-    Json line = {
-        {"mixer", row.mixer},
-        {"settings", row.settings},
-        {"D", row.D},
-        {"lr", row.lr},
-        {"lr_note", row.lr_note},
-        {"seeds", row.seeds},
-        {"scores", row.scores},
-        {"score", row.score.json()},
-        {"parameters", row.parameters},
-        {"state_bytes", row.state_bytes},
-        {"flops_per_token", row.flops_per_token},
-        {"steps", row.steps},
-        {"seconds", row.seconds},
-        {"train_tokens_per_second", row.train_speed},
-        {"peak_bytes", row.peak_bytes},
-        {"budget_mismatch", row.budget_mismatch},
-        {"memory_crossover", number(row.memory_crossover)},
-        {"time_crossover", number(row.time_crossover)},
-        {"failed", row.failed},
-        {"loss_by_position", row.by_position},
-        {"speed", speed_json(row.speed)}};
-    for (const auto& [name, value] : row.slices) line["test"][name] = value.json();
-    for (const auto& [T, value] : row.lengths) line["lengths"][std::to_string(T)] = value.json();
-    for (const auto& [lr, value] : row.grid)
-      line["grid"].push_back({{"lr", lr}, {"valid", value.json()}});
-    line["curve"] = Json::array();
-    for (const CompareRow::Point& p : row.curve)
-      line["curve"].push_back({{"step", p.step}, {"valid", p.valid.json()}});
-    j["rows"].push_back(line);
-  }
+  for (const CompareRow& row : rows) j["rows"].push_back(row_json(row));
   j["maps"] = Json::array();
   for (const MixerMap& m : maps)
     j["maps"].push_back({{"mixer", m.mixer}, {"T", m.T}, {"values", m.values}});
@@ -252,8 +248,8 @@ Json CompareResult::json() const {
          {"seed", run.seed},
          {"failure", run.failure},
          {"folder", t.folder},
-         {"valid", number(metric_of(t.valid, metric))},
-         {"test", number(metric_of(t.test, metric))},
+         {"valid", number_or_null(t.valid.value(metric))},
+         {"test", number_or_null(t.test.value(metric))},
          {"steps", t.steps},
          {"stopped", t.stopped},
          {"seconds", t.seconds}}

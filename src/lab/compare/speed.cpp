@@ -8,6 +8,8 @@
 #include <cmath>
 #include <functional>
 
+#include "lab/statistics.h"
+
 namespace horner {
 namespace {
 
@@ -22,11 +24,6 @@ double seconds(const std::function<void()>& work, at::Device device) {
   work();
   wait();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
 }
 
 at::Tensor random_input(const ModelOptions& o, int64_t T, at::Device device) {

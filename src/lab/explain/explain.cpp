@@ -17,7 +17,7 @@ std::vector<double> numbers(const at::Tensor& x) {
   return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
 }
 
-void look_at_sizes(Explanation& e, const MixerType& type, int64_t D) {
+void measure_sizes(Explanation& e, const MixerType& type, int64_t D) {
   for (const int64_t T : {1, 64, 256, 1024, 4096}) {
     e.sizes.push_back({T, state_bytes(type, D, T, e.settings), 2 * T * D * int64_t(sizeof(float))});
   }
@@ -42,7 +42,7 @@ at::Tensor eigenvalues(const at::Tensor& Lambda) {
   return at::real(at::linalg_eigvals(distinct)).expand(Lambda.sizes().slice(0, 4));
 }
 
-void look_at_system(Explanation& e, const System& s) {
+void measure_system(Explanation& e, const System& s) {
   const at::Tensor values = s.Lambda.dim() == 5 ? eigenvalues(s.Lambda) : s.Lambda;
   const at::Tensor later =
       values.narrow(1, 1, values.size(1) - 1).flatten();  // Lambda_1 meets h_0 = 0
@@ -61,7 +61,7 @@ void look_at_system(Explanation& e, const System& s) {
 }
 
 // The probe of arXiv:2507.23632: which orders of the exponential the scores live in.
-void look_at_orders(Explanation& e, const Core& core) {
+void measure_orders(Explanation& e, const Core& core) {
   if (core.name() != "attention" && core.name() != "power") return;
   const int64_t r = core.in.q.size(2) / core.in.k.size(2);
   const double scale = core.options.scale.value_or(1 / std::sqrt(double(core.in.q.size(3))));
@@ -96,15 +96,15 @@ Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor&
     e.parameters.push_back({parameter.key(), parameter.value().sizes().vec()});
     e.parameter_count += parameter.value().numel();
   }
-  if (mixer.causal()) look_at_sizes(e, type, mixer.width());
+  if (mixer.causal()) measure_sizes(e, type, mixer.width());
 
   const c10::NoGradGuard no_graph;
   mixer.to(at::kDouble);
   const Core core = mixer.core(x.to(at::kDouble));
   e.op = core.name();
   e.T = x.size(1);
-  if (mixer.causal()) look_at_system(e, system_of(core));
-  look_at_orders(e, core);
+  if (mixer.causal()) measure_system(e, system_of(core));
+  measure_orders(e, core);
   e.confusion = confusion(core);
   const at::Tensor map = map_of(core).squeeze(0);  // (H,T,T)
   e.map = numbers(map.select(0, 0));
@@ -114,13 +114,14 @@ Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor&
   return e;
 }
 
-Explanation explain(const std::string& name, const ExplainOptions& o) {
+Explanation explain(const std::string& mixer, const ExplainOptions& o) {
   HORNER_CHECK(o.T >= 2 && o.T <= 1024, "T must be in 2 .. 1024, got {}", o.T);
   at::manual_seed(uint64_t(o.seed));
   if (!o.checkpoint.empty()) return explain_checkpoint(o);
-  const MixerType& type = find_mixer(name);
-  const auto mixer = type.make(o.D, type.parse(o.settings));
-  return explain_mixer(*mixer, type, at::randn({1, o.T, o.D}, at::kDouble));
+  const MixerSpec spec = MixerSpec::parse(mixer);
+  return explain_mixer(
+      *make_mixer(spec, o.D), find_mixer(spec.name), at::randn({1, o.T, o.D}, at::kDouble)
+  );
 }
 
 Json Explanation::json() const {

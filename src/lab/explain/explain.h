@@ -12,7 +12,6 @@
 namespace horner {
 
 struct ExplainOptions {
-  std::string settings;
   int64_t D = 64;
   int64_t T = 64;
   int64_t seed = 0;
@@ -22,7 +21,6 @@ struct ExplainOptions {
 
   template <class Visitor>
   void visit(Visitor&& visit) {
-    visit("settings", settings, "of the mixer: order=4,norm=l2");
     visit("D", D, "model dim");
     visit("T", T, "tokens of the random input that it is looked at with");
     visit("seed", seed, "seed of weights and input");
@@ -73,7 +71,7 @@ struct Explanation {
   Json json() const;
 };
 
-// With a checkpoint the mixer is that of its layer, and `mixer` may be empty.
+// A mixer as in taylor:order=4,norm=l2; empty with a checkpoint, whose layer has one.
 Explanation explain(const std::string& mixer, const ExplainOptions&);
 
 Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor& x);  // x (1,T,D)

@@ -14,8 +14,7 @@ TEST(Explain, EveryMixer) {
   for (const MixerType& type : mixers()) {
     ExplainOptions o;
     o.T = 12;
-    o.settings = type.variants[0];
-    const Explanation e = explain(std::string(type.name), o);
+    const Explanation e = explain(fmt::format("{}:{}", type.name, type.variants[0]), o);
     EXPECT_GT(e.parameter_count, 0) << type.name;
     EXPECT_EQ(e.map.size(), 144u) << type.name;
     EXPECT_EQ(e.transition.size(), 5u) << type.name;
@@ -33,12 +32,9 @@ TEST(Explain, StateAgainstCache) {
 }
 
 TEST(Explain, RangeOfEigenvalues) {
-  ExplainOptions o;
-  EXPECT_NE(explain("deltanet", o).consequence.find("cannot do parity"), std::string::npos);
-  o.settings = "negative=true";
-  EXPECT_LT(explain("deltanet", o).transition[0], 0);
-  o.settings = "position.kind=none";
-  const Explanation retnet = explain("retnet", o);  // 1 - 2^-5 .. 1 - 2^-8
+  EXPECT_NE(explain("deltanet", {}).consequence.find("cannot do parity"), std::string::npos);
+  EXPECT_LT(explain("deltanet:negative=true", {}).transition[0], 0);
+  const Explanation retnet = explain("retnet:position.kind=none", {});  // 1 - 2^-5 .. 1 - 2^-8
   EXPECT_NEAR(retnet.transition[0], 1 - 1.0 / 32, 1e-6);
   EXPECT_NEAR(retnet.transition[4], 1 - 1.0 / 256, 1e-6);
 }
@@ -64,8 +60,7 @@ TEST(Explain, Confusion) {
   // Every pair of queries that are multiples of each other is confused: relu in one dimension.
   ExplainOptions o;
   o.D = 4;
-  o.settings = "heads=4,feature=relu";
-  const Confusion c = explain("linear", o).confusion;
+  const Confusion c = explain("linear:heads=4,feature=relu", o).confusion;
   ASSERT_EQ(c.heads.size(), 4u);
   EXPECT_GT(c.heads[0].pairs, 0.2);
   EXPECT_TRUE(explain("rg_lru", {}).confusion.heads.empty());

@@ -25,7 +25,7 @@ at::Tensor input_of_layer(Model& model, int64_t layer, const at::Tensor& input) 
   const Mixer* wanted = &model.block(layer).mixer();
   at::Tensor found;
   Context context;
-  context.look = [&](const Mixer& mixer, const at::Tensor& x) {
+  context.on_input = [&](const Mixer& mixer, const at::Tensor& x) {
     if (&mixer == wanted) found = x;
   };
   ModelState state;
@@ -52,9 +52,7 @@ at::Tensor input_for(const Model& model, const ExplainOptions& o) {
 }
 
 const MixerType& type_of_layer(const Model& model, int64_t layer) {
-  const auto& pattern = model.options().pattern;
-  const std::string& text = pattern[size_t(layer) % pattern.size()];
-  return find_mixer(text.substr(0, text.find(':')));
+  return find_mixer(mixer_at(model.options(), layer).name);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/number.h"
 #include "lab/reproduce/reproduce.h"
 
 namespace horner {
@@ -14,8 +15,6 @@ Verdict verdict_from(const std::string& text) {
   }
   throw DataError("there is no verdict {}", text);
 }
-
-double number(const Json& json) { return json.is_number() ? json.get<double>() : NAN; }
 
 // An earlier finding by the scores that it holds, as the claim is put today.
 Finding judged_again(Finding f, const Paper& paper) {
@@ -31,6 +30,7 @@ Finding judged_again(Finding f, const Paper& paper) {
         });
     if (claim.name != f.claim || claim.expects.empty() || !whole) continue;
     f.says = claim.says;
+    f.score = claim.score;
     f.judgements.clear();
     for (const Expectation& e : claim.expects)
       f.judgements.push_back(judge(e, f.rows, claim.measure != nullptr));
@@ -90,7 +90,7 @@ Finding Finding::from(const Json& json) {
   f.data = json.at("data");
   for (const Json& row : json.at("rows")) {
     ArmScores scores{row.at("arm")};
-    for (const Json& x : row.at("scores")) scores.scores.push_back(number(x));
+    for (const Json& x : row.at("scores")) scores.scores.push_back(number_or_nan(x));
     scores.exact = row.at("exact");
     scores.parameters = row.at("parameters");
     scores.state_bytes = row.at("state_bytes");
@@ -103,7 +103,7 @@ Finding Finding::from(const Json& json) {
   for (const Json& j : json.at("judgements")) {
     f.judgements.push_back(
         {j.at("expects"),
-         {number(j.at("mean")), number(j.at("half")), j.at("n")},
+         {number_or_nan(j.at("mean")), number_or_nan(j.at("half")), j.at("n")},
          verdict_from(j.at("verdict"))}
     );
   }

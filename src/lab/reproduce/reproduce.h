@@ -67,7 +67,7 @@ struct Claim {
   std::string name;     // a word: "orders"
   std::string says;     // what the paper says
   std::string setting;  // ours, in words
-  std::string score;    // "test/accuracy", "test/loss", "512/accuracy": tested at that length
+  std::string score;    // as in train/score.h: "test/accuracy"; of computed rows their unit
   std::vector<Expectation> expects;
   int64_t seeds = 3;
   std::vector<Arm> (*arms)(Effort) = nullptr;         // trained; a row each, but where there is

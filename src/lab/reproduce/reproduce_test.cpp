@@ -62,13 +62,8 @@ TEST(Reproduce, ClaimsAreWhole) {
           EXPECT_TRUE(arm.after.empty() || labels.contains(arm.after)) << arm.after;
           EXPECT_TRUE(labels.insert(arm.label).second) << arm.label;
           for (const std::string& mixer : arm.options.model.pattern) {
-            const size_t colon = mixer.find(':');
-            EXPECT_NO_THROW(make_mixer(
-                mixer.substr(0, colon),
-                arm.options.model.D,
-                colon == mixer.npos ? "" : mixer.substr(colon + 1)
-            )) << paper.name
-               << " " << claim.name << " " << mixer;
+            EXPECT_NO_THROW(make_mixer(MixerSpec::parse(mixer), arm.options.model.D))
+                << paper.name << " " << claim.name << " " << mixer;
           }
         }
         if (claim.measure != nullptr) continue;

@@ -174,13 +174,13 @@ void claims(const Lab& lab, const std::string& kind) {
       0.6,
       1.4
   );
-  lab.report.claims.back().others = true;
+  lab.report.claims.back().independent = true;
   // An independent check of the paper measured 44 to 54 times, with models trained to the end.
   if (lab.options.d == 4 && first.L == 16 && last.L == 1024) {
     lab.claim(
         kPart, fmt::format("{}: it falls 30 to 70 times from L = 16 to 1024", kind), fall, 30, 70
     );
-    lab.report.claims.back().others = true;
+    lab.report.claims.back().independent = true;
   }
 }
 

@@ -84,10 +84,10 @@ void Lab::each(int64_t n, const std::function<void(int64_t)>& body) const {
       failure = std::current_exception();
     }
   };
-  std::vector<std::thread> others;
-  for (int64_t i = 1; i < std::min<int64_t>(threads, n); ++i) others.emplace_back(work);
+  std::vector<std::thread> workers;
+  for (int64_t i = 1; i < std::min<int64_t>(threads, n); ++i) workers.emplace_back(work);
   work();
-  for (std::thread& thread : others) thread.join();
+  for (std::thread& thread : workers) thread.join();
   if (failure) std::rethrow_exception(failure);
 }
 

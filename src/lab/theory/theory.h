@@ -52,8 +52,8 @@ struct Options {
 struct Claim {
   std::string part, statement;
   Interval measured;
-  double least, most;   // the band
-  bool others = false;  // not of the paper: what an independent check of it found
+  double least, most;        // the band
+  bool independent = false;  // not of the paper: what an independent check of it found
   std::string verdict() const;
   std::string sentence() const;
 };

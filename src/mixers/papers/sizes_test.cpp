@@ -19,7 +19,9 @@ TEST(PaperSizes, DeltaNetEigenvalues) {
 
 int64_t count(std::string_view name, const std::string& options, int64_t D) {
   int64_t n = 0;
-  for (const at::Tensor& p : make_mixer(name, D, options)->parameters()) n += p.numel();
+  for (const at::Tensor& p :
+       make_mixer({std::string(name), parse_settings(options)}, D)->parameters())
+    n += p.numel();
   return n;
 }
 
@@ -38,7 +40,7 @@ TEST(PaperSizes, Parameters) {
 // State bytes in fp32, measured, at D = 64: constant in T but for softmax.
 TEST(PaperSizes, StateBytes) {
   const auto bytes = [](std::string_view name, const std::string& options, int64_t T) {
-    const auto m = make_mixer(name, 64, options);
+    const auto m = make_mixer({std::string(name), parse_settings(options)}, 64);
     State state;
     const c10::NoGradGuard no_graph;
     m->forward(at::randn({1, T, 64}), state);

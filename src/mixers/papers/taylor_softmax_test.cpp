@@ -108,10 +108,14 @@ TEST(TaylorSoftmax, GateBeforeScaleFreeNormIsVoid) {
         relative_error(output("softmax", plain + norm + ",output_gate=post", gate), without), 1e-2
     );
   }
-  EXPECT_EQ(make_mixer("softmax", 16, "norm=rms,output_gate=pre")->voids().size(), 1u);
-  EXPECT_EQ(make_mixer("softmax", 16, "norm=rms,output_gate=post")->voids().size(), 0u);
-  EXPECT_EQ(make_mixer("softmax", 16, "centre=mean")->voids().size(), 1u);
-  EXPECT_EQ(make_mixer("taylor", 16, "centre=mean")->voids().size(), 0u);
+  EXPECT_EQ(
+      make_mixer(MixerSpec::parse("softmax:norm=rms,output_gate=pre"), 16)->voids().size(), 1u
+  );
+  EXPECT_EQ(
+      make_mixer(MixerSpec::parse("softmax:norm=rms,output_gate=post"), 16)->voids().size(), 0u
+  );
+  EXPECT_EQ(make_mixer(MixerSpec::parse("softmax:centre=mean"), 16)->voids().size(), 1u);
+  EXPECT_EQ(make_mixer(MixerSpec::parse("taylor:centre=mean"), 16)->voids().size(), 0u);
 }
 
 // The ratio at order 1, (sum v + sum x v)/(t + sum x), is not InLine's mean + q Cov(k,v): equal to

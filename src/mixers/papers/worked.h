@@ -27,7 +27,7 @@ using Weights = std::map<std::string, at::Tensor>;
 
 inline std::shared_ptr<Mixer> mixer(std::string_view name, int64_t D, const std::string& options) {
   at::manual_seed(1);
-  auto m = make_mixer(name, D, options);
+  auto m = make_mixer({std::string(name), parse_settings(options)}, D);
   m->to(at::kDouble);
   return m;
 }

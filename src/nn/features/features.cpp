@@ -5,6 +5,9 @@
 
 #include <cmath>
 
+#include "nn/heads.h"
+#include "nn/precision.h"
+
 namespace horner {
 namespace {
 

@@ -13,7 +13,7 @@
 // features from vanishing; hedgehog is learned with the rest instead of first alone.
 #pragma once
 
-#include "nn/parts.h"
+#include <torch/nn/module.h>
 
 namespace horner {
 

@@ -6,6 +6,9 @@
 #include <cmath>
 
 #include "nn/features/scalar_networks.h"
+#include "nn/heads.h"
+#include "nn/initial_values.h"
+#include "nn/precision.h"
 
 namespace horner {
 

@@ -13,7 +13,9 @@
 // at u = 0: all R are dead, and nothing learns, with probability 2^-R.
 #pragma once
 
-#include "nn/parts.h"
+#include <torch/nn/module.h>
+
+#include "core/options.h"
 
 namespace horner {
 

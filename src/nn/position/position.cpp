@@ -7,7 +7,10 @@
 #include <numbers>
 
 #include "core/check.h"
+#include "nn/heads.h"
+#include "nn/initial_values.h"
 #include "nn/position/rotate.h"
+#include "nn/precision.h"
 
 namespace horner {
 

@@ -19,7 +19,8 @@
 // not commute with the rotation; tie_pair_decay makes both channels of a pair decay alike.
 #pragma once
 
-#include "nn/parts.h"
+#include "nn/linear.h"
+#include "nn/short_conv.h"
 
 namespace horner {
 

@@ -4,6 +4,8 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include "core/check.h"
+#include "core/thrown_test.h"
 #include "ops/contract.h"
 
 namespace horner {
@@ -39,15 +41,24 @@ TEST(Lazy, RefusesWhatItCannotTake) {
   const Inputs in =
       sample_inputs({op, {}, {.B = 1, .T = 2, .H = 1, .G = 1}, at::kCPU, 3}, at::kDouble);
   Lazy lazy;
-  EXPECT_ANY_THROW(lazy_step(op, in, lazy, {}));  // two tokens
+  EXPECT_EQ(
+      thrown<UsageError>([&] { lazy_step(op, in, lazy, {}); }),
+      "[linear] a lazy step takes one token of a causal op, got T = 2"
+  );
   Options both;
   both.causal = false;
-  EXPECT_ANY_THROW(lazy_step(op, tokens(op, in, 0, 1), lazy, both));
+  EXPECT_EQ(
+      thrown<UsageError>([&] { lazy_step(op, tokens(op, in, 0, 1), lazy, both); }),
+      "[linear] a lazy step takes one token of a causal op, got T = 1"
+  );
   lazy_step(op, tokens(op, in, 0, 1), lazy, {});
   Inputs other = tokens(op, in, 1, 1);
   for (const Input& input : {kQ, kK, kV})
     other.*input.tensor = (other.*input.tensor).to(at::kFloat);
-  EXPECT_ANY_THROW(lazy_step(op, other, lazy, {}));
+  EXPECT_EQ(
+      thrown<UsageError>([&] { lazy_step(op, other, lazy, {}); }),
+      "[linear] a token must have the shape and type of those before it"
+  );
 }
 
 }  // namespace

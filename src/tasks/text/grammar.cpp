@@ -59,11 +59,11 @@ class Writer {
     if (random_.integer(3) == 0) text += std::string(pick(kAdjectives)) + " ";
     text += form(pick(kNouns), many);
     if (depth < 2 && random_.integer(4) == 0) {
-      const bool others = random_.integer(2);
+      const bool many_objects = random_.integer(2);
       text += " that ";
       text += random_.integer(2)
-                  ? form(pick(kVerbs), many) + (" " + noun_phrase(others, depth + 1))
-                  : noun_phrase(others, depth + 1) + " " + form(pick(kVerbs), others);
+                  ? form(pick(kVerbs), many) + (" " + noun_phrase(many_objects, depth + 1))
+                  : noun_phrase(many_objects, depth + 1) + " " + form(pick(kVerbs), many_objects);
     }
     return text;
   }

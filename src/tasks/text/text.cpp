@@ -13,7 +13,7 @@
 namespace horner {
 namespace {
 
-constexpr size_t kCountedTrain = 1 << 20, kCountedTest = 1 << 18;  // bytes that n-grams read
+constexpr size_t kNgramTrainBytes = 1 << 20, kNgramTestBytes = 1 << 18;
 constexpr std::array kSplitNames = {"training", "validation", "test"};
 
 std::shared_ptr<const Corpus> corpus_of(
@@ -169,7 +169,7 @@ std::string TextTask::text(Split split, size_t most) const {
 std::vector<Baseline> TextTask::baselines() const {
   std::call_once(counted_, [&] {
     const auto bits =
-        ngram_bits(text(Split::train, kCountedTrain), text(Split::test, kCountedTest), 4);
+        ngram_bits(text(Split::train, kNgramTrainBytes), text(Split::test, kNgramTestBytes), 4);
     // The score of the metric: bits per byte, or nats per character.
     const TokenStream& test = stream(Split::test);
     const double nats = std::numbers::ln2 * corpus_->splits.bytes[2] / double(test.size());

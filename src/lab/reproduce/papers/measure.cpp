@@ -5,13 +5,13 @@ namespace horner {
 namespace {
 
 // One part of `horner theory`: its claims, each with the band in which the paper puts the number.
-void part(const std::string& name, Effort scale, Finding& finding, bool others = false) {
+void part(const std::string& name, Effort scale, Finding& finding, bool independent = false) {
   theory::Options options;
   if (scale == Effort::gpu) options.repeats *= 4;
   static std::map<Effort, theory::Report> studies;  // one study serves every part
   if (!studies.contains(scale)) studies[scale] = theory::study(options, [](auto&&...) {});
   for (const theory::Claim& claim : studies[scale].claims) {
-    if (claim.part != name || claim.others != others) continue;
+    if (claim.part != name || claim.independent != independent) continue;
     finding.rows.push_back({claim.statement, {claim.measured.value}, true});
     const std::string verdict = claim.verdict();
     finding.judgements.push_back(

@@ -97,7 +97,7 @@ Paper selective_rope_paper() {
            "One layer of GLA with selective rotation learns to swap (S2 = Z2) and extrapolates; "
            "without position and with RoPE it fails at the training length",
            "running products in Z2, trained on 32 steps, tested on 128",
-           "128/accuracy",
+           "test_T128/accuracy",
            {{E::reaches, "selective", "", 0.9},
             {E::under, "RoPE", "", 0.7},
             {E::under, "none", "", 0.7}},
@@ -115,7 +115,7 @@ Paper selective_rope_paper() {
            "With selective rotation a copy learned on short strings extends to longer ones; with "
            "RoPE not",
            "strings of 4 to 12 letters in training, of 24 in the test, GLA",
-           "48/accuracy",
+           "test_T48/accuracy",
            {{E::reaches, "selective", "", 0.9},
             {E::above, "selective", "RoPE"},
             {E::above, "selective", "none"}},

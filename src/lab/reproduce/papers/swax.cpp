@@ -76,7 +76,7 @@ Paper swax_paper() {
            "Far beyond the window a short window recalls better than a long one, and a stochastic "
            "one as well as the short",
            "a needle among 32 tokens in training, among 128 in the test, windows 4 and 16",
-           "128/accuracy",
+           "test_T128/accuracy",
            {{E::above, "short window", "long window"}, {E::above, "stochastic", "long window"}},
            3,
            needles},

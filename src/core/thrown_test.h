@@ -1,0 +1,19 @@
+// The message of an error, for tests that name the rule which was broken.
+#pragma once
+
+#include <string>
+
+namespace horner {
+
+// What f throws of this type; "nothing" where it throws nothing.
+template <class Error, class F>
+std::string thrown(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+}  // namespace horner

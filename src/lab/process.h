@@ -1,0 +1,21 @@
+// One program, run to its end, its output read line by line. No shell: words pass as they are.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace horner {
+
+// The first word is a path or a name on PATH. Calls `line` for each line of its stdout, without the
+// end; stderr goes where this process's goes. Returns the exit code, or 128 + signal;
+// RunError where it cannot be started.
+int run_program(
+    const std::vector<std::string>& words, const std::function<void(const std::string&)>& line
+);
+
+// For posix_spawn: pointers to the words and a null; the words must outlive them.
+std::vector<char*> spawn_pointers(std::vector<std::string>& words);
+int exit_code(int wait_status);  // 128 + signal where it was killed
+
+}  // namespace horner
