@@ -26,15 +26,6 @@ Point interval_point(const CompareResult& r, double x, const Interval& interval)
   return p;
 }
 
-Axis metric_axis(const CompareResult& r) {
-  Axis axis{metric_label(r)};
-  if (is_share(r)) {
-    axis.low = 0;
-    axis.high = 1;
-  }
-  return axis;
-}
-
 // One line a mixer, in its colour, with the points that `add` gives it.
 template <class Add>
 void add_rows(const CompareResult& r, Chart& chart, Add&& add) {
@@ -44,6 +35,19 @@ void add_rows(const CompareResult& r, Chart& chart, Add&& add) {
     add(r.rows[i], line);
     chart.series.push_back(line);
   }
+}
+
+// A share is shown from 0 to 1; where all are below a half, from 0 to what there is.
+void fit_shares(const CompareResult& r, Chart& chart) {
+  if (!is_share(r)) return;
+  double most = 0;
+  for (const Line& s : chart.series) {
+    for (const Point& p : s.points) {
+      for (const double y : {p.y, p.high}) most = y > most ? y : most;
+    }
+  }
+  chart.y.low = 0;
+  if (most >= 0.5) chart.y.high = 1;
 }
 
 // Dashed lines from side to side: what needs no learning.
@@ -96,7 +100,7 @@ Chart score_chart(const CompareResult& r) {
   Chart chart{
       r.metric + " on the test against bytes of state",
       {"state of one sequence, lower is better", true, 2, true},
-      metric_axis(r)};
+      {metric_label(r)}};
   add_rows(r, chart, [&](const CompareRow& row, Line& line) {
     line.line = false;
     Point p = interval_point(r, double(row.state_bytes), row.score);
@@ -111,16 +115,18 @@ Chart score_chart(const CompareResult& r) {
     line.points = {p};
   });
   add_baselines(r, chart);
+  fit_shares(r, chart);
   return chart;
 }
 
 Chart curve_chart(const CompareResult& r) {
-  Chart chart{r.metric + " on validation while training", {"step"}, metric_axis(r)};
+  Chart chart{r.metric + " on validation while training", {"step"}, {metric_label(r)}};
   add_rows(r, chart, [&](const CompareRow& row, Line& line) {
     line.band = true;
     for (const CompareRow::Point& p : row.curve)
       line.points.push_back(interval_point(r, double(p.step), p.valid));
   });
+  fit_shares(r, chart);
   return chart;
 }
 
@@ -138,9 +144,10 @@ Bars difference_bars(const CompareResult& r) {
         bar.high = d.seeds.high();
       }
       const bool better = (d.seeds.mean < 0) == r.smaller;
+      const double shown = std::abs(d.seeds.mean) < 5e-4 ? 0 : d.seeds.mean;  // not -0.000
       bar.text = fmt::format(
           "{:+.3f}, {}",
-          d.seeds.mean,
+          shown,
           !d.shown() ? "none shown"
           : better   ? "better"
                      : "worse"
@@ -171,7 +178,10 @@ Chart state_chart(const CompareResult& r) {
 }
 
 Chart length_chart(const CompareResult& r) {
-  Chart chart{"Trained short, tested long", {"T, tokens of the test", true, 2}, metric_axis(r)};
+  Chart chart{
+      r.metric + " against the length of the test",
+      {"T, tokens of the test", true, 2},
+      {metric_label(r)}};
   add_rows(r, chart, [&](const CompareRow& row, Line& line) {
     if (row.lengths.empty()) return;
     line.points.push_back(interval_point(r, double(trained_length(r)), row.score));
@@ -181,18 +191,21 @@ Chart length_chart(const CompareResult& r) {
       return a.x < b.x;
     });
   });
+  fit_shares(r, chart);
   return chart;
 }
 
 Chart position_chart(const CompareResult& r) {
   Chart chart{
       "Loss by position in the sequence",
-      {"share of the sequence"},
+      {.label = "share of the sequence", .low = 0, .high = 1},
       {"loss in nats, lower is better"}};
   add_rows(r, chart, [](const CompareRow& row, Line& line) {
     const double n = double(row.by_position.size());
-    for (size_t i = 0; i < row.by_position.size(); ++i)
-      line.points.push_back({(double(i) + 0.5) / n, row.by_position[i]});
+    for (size_t i = 0; i < row.by_position.size(); ++i) {
+      if (std::isfinite(row.by_position[i]))  // elsewhere nothing was asked
+        line.points.push_back({(double(i) + 0.5) / n, row.by_position[i]});
+    }
   });
   return chart;
 }

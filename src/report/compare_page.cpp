@@ -1,12 +1,44 @@
 #include "report/compare_page.h"
 
+#include <fmt/ranges.h>
+
 #include "report/compare_charts.h"
 #include "report/compare_sections.h"
 
 namespace horner {
 namespace {
 
-// Good: something keeps up with the reference or beats it. Open: nothing can be said.
+// One line about the task, its length and what a rule that learns nothing scores.
+std::string task_text(const CompareResult& r) {
+  const std::string name = r.options.task.substr(0, r.options.task.find(':'));
+  for (const TaskType& type : tasks()) {
+    if (type.name != name) continue;
+    std::string text = fmt::format("{}: {}.", name, type.about);
+    if (text[text.size() - 2] == '?') text.pop_back();
+    if (type.paper != "own") text += fmt::format(" From arXiv:{}.", type.paper);
+    if (trained_length(r) > 0) text += fmt::format(" Examples of {} tokens.", trained_length(r));
+    text += fmt::format(" The score is {}; {}.", r.metric, better_words(better_of(r)));
+    std::vector<std::string> rules;
+    for (const Baseline& b : r.baselines)
+      rules.push_back(fmt::format("{} {:.3g} ({})", b.name, b.score, b.meaning));
+    if (!rules.empty()) text += fmt::format(" Without learning: {}.", fmt::join(rules, ", "));
+    return text;
+  }
+  return "";
+}
+
+// Whether the reference beats every baseline; if not, nothing is shown about the others.
+bool reference_learnt(const CompareResult& r) {
+  for (const CompareRow& row : r.rows) {
+    if (row.mixer != r.reference) continue;
+    for (const Baseline& b : r.baselines) {
+      if (!(r.smaller ? row.score.mean < b.score : row.score.mean > b.score)) return false;
+    }
+  }
+  return true;
+}
+
+// Good: something beats the reference. Open: a difference is not shown. Bad: all are worse.
 Tone tone_of(const CompareResult& r) {
   if (r.differences.empty()) return r.reference.empty() ? Tone::bad : Tone::plain;
   bool better = false, open = false;
@@ -15,6 +47,7 @@ Tone tone_of(const CompareResult& r) {
     better = better || tone == Tone::good;
     open = open || tone == Tone::open;
   }
+  if (!reference_learnt(r)) return Tone::open;
   return better ? Tone::good : open ? Tone::open : Tone::bad;
 }
 
@@ -26,7 +59,9 @@ Page compare_page(const CompareResult& r) {
   page.tone = tone_of(r);
   page.warnings = r.warnings;
   page.origin = r.origin;
-  page.sections = {score_section(r)};
+  if (const std::string text = task_text(r); !text.empty())
+    page.sections.push_back({"The task", paragraph(text)});
+  page.sections.push_back(score_section(r));
   if (!r.differences.empty()) page.sections.push_back(difference_section(r));
   page.sections.push_back(runs_section(r));
   page.sections.push_back(slices_section(r));

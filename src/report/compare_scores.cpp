@@ -6,6 +6,7 @@
 #include "report/compare_charts.h"
 #include "report/compare_sections.h"
 #include "report/compare_table.h"
+#include "report/palette.h"
 
 namespace horner {
 
@@ -34,8 +35,7 @@ Section score_section(const CompareResult& r) {
        {"state", Better::lower},
        {"FLOP/token", Better::lower},
        "lr",
-       "steps",
-       "settings"},
+       "steps"},
       {}};
   add_mixer_rows(r, table, [&](const CompareRow& row) {
     return std::vector<Cell>{
@@ -45,12 +45,14 @@ Section score_section(const CompareResult& r) {
         cell_bytes(double(row.state_bytes)),
         {flops_text(row.flops_per_token), row.flops_per_token},
         lr_cell(row.lr),
-        whole_cell(row.steps),
-        {row.settings}};
+        whole_cell(row.steps)};
   });
+  for (size_t i = 0; i < r.rows.size(); ++i) {
+    if (r.rows[i].settings != r.rows[i].mixer) table.rows[i][0].note = r.rows[i].settings;
+  }
   for (const Baseline& b : r.baselines) {
     std::vector<Cell> row(table.head.size(), Cell{"-"});
-    row[0] = {fmt::format("{}: {}", b.name, b.meaning)};
+    row[0] = {.text = b.name, .colour = kGrey, .note = b.meaning};
     row[1] = cell(b.score);
     table.rows.push_back(row);
     table.keys.push_back(b.name);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/number.h"
+#include "report/maths.h"
 #include "report/palette.h"
 
 namespace horner {
@@ -91,7 +92,7 @@ Section equation_section(const Explanation& e) {
          {std::to_string(count), double(count)}}
     );
   }
-  std::string body = code(e.equation);
+  std::string body = maths(e.equation);
   body += facts(
       {{"paper", "arXiv:" + e.paper},
        {"settings", settings},

@@ -52,11 +52,12 @@ std::string body_cell(const Cell& cell, bool number) {
       cell.colour == -1 ? ""
                         : fmt::format(R"(<i class="swatch {}"></i>)", colour_class(cell.colour));
   return fmt::format(
-      "<td{}{}>{}{}</td>",
+      "<td{}{}>{}{}{}</td>",
       kind.empty() ? "" : fmt::format(R"( class="{}")", kind),
       key,
       dot,
-      escape(cell.text)
+      escape(cell.text),
+      cell.note.empty() ? "" : "<small>" + escape(cell.note) + "</small>"
   );
 }
 
@@ -64,6 +65,16 @@ std::string captioned(const std::string& picture, const std::string& caption) {
   return "<figure>" + picture +
          (caption.empty() ? "" : "<figcaption>" + escape(caption) + "</figcaption>") +
          "</figure>\n";
+}
+
+// The first few, the rest on a click.
+std::string warnings(const std::vector<std::string>& list) {
+  constexpr size_t kShown = 3;
+  std::string first, rest;
+  for (size_t i = 0; i < list.size(); ++i)
+    (i < kShown || list.size() == kShown + 1 ? first : rest) += paragraph(list[i]);
+  if (!rest.empty()) first += folded(fmt::format("{} more notes", list.size() - kShown), rest);
+  return list.empty() ? "" : "<div class=\"warnings\">\n" + first + "</div>\n";
 }
 
 }  // namespace
@@ -91,7 +102,8 @@ std::string code(const std::string& text) {
 
 std::string sortable(const SortTable& table) {
   std::string text = R"(<div class="scroll"><table class="sorts">)";
-  if (!table.caption.empty()) text += "<caption>" + escape(table.caption) + "</caption>";
+  if (!table.caption.empty())
+    text += "<caption><span>" + escape(table.caption) + "</span></caption>";
   text += "<thead><tr>";
   std::vector<bool> number;
   for (size_t i = 0; i < table.head.size(); ++i) {
@@ -177,8 +189,7 @@ std::string html(const Page& page) {
     text += fmt::format(
         "<p class=\"verdict {}\">{}</p>\n", tone_class(page.tone), escape(page.verdict)
     );
-  for (const std::string& warning : page.warnings)
-    text += "<p class=\"warning\">" + escape(warning) + "</p>\n";
+  text += warnings(page.warnings);
   for (const Section& section : page.sections) {
     text += "<section>\n<h2>" + escape(section.title) + "</h2>\n" + section.body + "</section>\n";
   }

@@ -26,6 +26,7 @@ struct Cell {
   double number = std::numeric_limits<double>::quiet_NaN();
   int colour = -1;  // of report/palette.h: a dot before the text; -1: none
   Tone tone = Tone::plain;
+  std::string note = {};  // smaller, below the text
 };
 
 enum class Better { neither, higher, lower };

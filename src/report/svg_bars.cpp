@@ -22,7 +22,7 @@ class BarDrawing {
       end = std::max(end, text_width(bar.text) + 20);
       for (const double x : {bar.value, bar.low, bar.high}) values.push_back(x);
     }
-    left_ = narrow ? 12 : std::min(left, units(width) / 2);
+    left_ = narrow ? 26 : std::min(left, units(width) / 2);
     right_ = units(width) - std::min(end, 0.4 * units(width));
     scale_ = make_scale(b_.value, values, narrow ? 3 : 5);
     origin_ = scale_.log ? left_ : px(std::clamp(0.0, scale_.low, scale_.high));
@@ -50,7 +50,7 @@ class BarDrawing {
     const bool narrow = width_ == Width::narrow;
     const double top = y + (narrow ? 22 : 5), middle = top + 10;
     std::string text = open_group(bar.colour, bar.name);
-    text += narrow ? text_at(left_, y + 16, "start", "", bar.name)
+    text += narrow ? text_at(2, y + 16, "start", "", bar.name)
                    : text_at(left_ - 8, middle + 4.5, "end", "", bar.name);
     if (!scale_.shows(bar.value)) {
       const std::string shown = bar.text.empty() ? "-" : bar.text;

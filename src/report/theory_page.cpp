@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "core/options.h"
-
 namespace horner::theory {
 namespace {
 
@@ -200,12 +198,6 @@ Page page(const Report& report) {
       {"Claims",
        folded(fmt::format("Every claim: {}", verdict(report)), sortable(claim_table(report)))}
   );
-  page.origin = {
-      {"command", "horner theory"},
-      {"settings", to_line(to_json(report.options))},
-      {"device", report.device},
-      {"dtype", "float64"},
-      {"seconds", fmt::format("{:.0f}", report.seconds)}};
   return page;
 }
 

@@ -33,7 +33,7 @@ def test_verdict_comes_first(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert browser.run("document.querySelector('h1').nextElementSibling.classList.contains('verdict')")
     assert browser.run("[...document.querySelectorAll('h2')].map(h => h.textContent)") == [
-        "Score and state", "Differences", "Runs", "Where it is right", "Trained short, tested long", "Cost",
+        "The task", "Score and state", "Differences", "Runs", "Where it is right", "Trained short, tested long", "Cost",
         "Who reads whom"]
     assert browser.run("document.querySelector('footer').textContent.includes('./horner compare softmax')")
 
