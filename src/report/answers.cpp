@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
+#include "core/number.h"
 #include "report/table.h"
 #include "report/train.h"
 #include "train/expect.h"

@@ -109,7 +109,10 @@ Bars bars(const Finding& f) {
   for (const ArmScores& row : f.rows) {
     if (row.known().empty()) continue;
     const Interval i = shown(f, row);
-    picture.bars.push_back({row.arm, i.mean, i.low(), i.high(), "", listed_colour(row.arm)});
+    const bool share = f.score.find("accuracy") != std::string::npos;  // between 0 and 1
+    const double low = share && i.low() < 0 ? 0 : i.low();
+    const double high = share && i.high() > 1 ? 1 : i.high();
+    picture.bars.push_back({row.arm, i.mean, low, high, "", listed_colour(row.arm)});
   }
   return picture;
 }
@@ -142,6 +145,19 @@ SortTable cells(const Table& table) {
   return sorted;
 }
 
+// Those in which every cell is "-".
+void drop_empty_columns(SortTable& table) {
+  for (size_t c = table.head.size(); c-- > 0;) {
+    const bool empty = !table.rows.empty() &&
+                       std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+                         return row[c].text == "-";
+                       });
+    if (!empty) continue;
+    table.head.erase(table.head.begin() + ptrdiff_t(c));
+    for (auto& row : table.rows) row.erase(row.begin() + ptrdiff_t(c));
+  }
+}
+
 // Sorts by the numbers themselves: 5.5 KiB is less than 1 MiB.
 SortTable arm_cells(const Finding& f) {
   SortTable sorted = cells(arms(f));
@@ -154,7 +170,15 @@ SortTable arm_cells(const Finding& f) {
     for (size_t n = 0; n < std::size(numbers); ++n) sorted.rows[i][n + 1].number = numbers[n];
     sorted.keys.push_back(row.arm);
   }
+  drop_empty_columns(sorted);
   return sorted;
+}
+
+// A picture has the arms already: their table opens on a click.
+std::string numbers(const Finding& f) {
+  const std::string table = sortable(arm_cells(f)), judged = sortable(cells(expectations(f)));
+  if (!one_unit(f)) return table + judged;
+  return figure(bars(f)) + judged + folded("Every arm", table);
 }
 
 std::string title(const Finding& f) {
@@ -230,9 +254,7 @@ std::string page(const Reproduction& r, const std::string& command) {
     page.sections.push_back(
         {title(f),
          paragraph("The paper: " + f.says + ".") +
-             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) +
-             (one_unit(f) ? figure(bars(f)) : "") + sortable(arm_cells(f)) +
-             sortable(cells(expectations(f)))}
+             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) + numbers(f)}
     );
   }
   page.verdict = fmt::format(

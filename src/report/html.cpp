@@ -43,7 +43,10 @@ std::string head_cell(const Column& column, bool number) {
 }
 
 std::string body_cell(const Cell& cell, bool number) {
-  std::string kind = number ? "number" : cell.text.size() > 40 ? "long" : "";
+  std::string kind = number                  ? "number"
+                     : cell.colour != -1     ? "mixer"
+                     : cell.text.size() > 40 ? "long"
+                                             : "";
   if (cell.tone != Tone::plain)
     kind += std::string(kind.empty() ? "" : " ") + tone_class(cell.tone);
   const std::string key =

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "mixers/mixer.h"
 
 namespace horner {
 
 int listed_colour(const std::string& mixer) {
-  const std::string name = mixer.substr(0, mixer.find_first_of(": ,"));
+  std::string name = mixer.substr(0, mixer.find_first_of(": ,"));
+  for (char& c : name) c = char(std::tolower(static_cast<unsigned char>(c)));  // papers write GLA
   const auto& list = mixers();
   for (size_t i = 0; i < list.size(); ++i) {
     if (list[i].name == name) return int(i) % kColours;
