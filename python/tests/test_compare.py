@@ -76,7 +76,7 @@ def test_csv_has_a_line_for_each_run(done: Path) -> None:
 def test_page_and_plots(done: Path) -> None:
     page = (done / "report.html").read_text()
     verdict = json.loads((done / "compare.json").read_text())["verdict"]
-    assert page.index("<p class=\"verdict\">") < page.index("<h2>")
+    assert page.index("<p class=\"verdict ") < page.index("<h2>")
     assert verdict.split(",")[0] in page and "http://www.w3.org" in page and "https://" not in page
     assert {path.stem for path in (done / "plots").glob("*.svg")} >= {"score_state", "curves", "decode", "lengths"}
 
@@ -93,6 +93,18 @@ def test_report_makes_the_page_again(done: Path) -> None:
     (done / "report.html").unlink()
     subprocess.run([PROGRAM, "report", done], check=True, capture_output=True)
     assert (done / "report.html").read_text() == page
+
+
+def test_report_of_a_file_of_another_version(done: Path, tmp_path: Path) -> None:
+    whole = json.loads((done / "compare.json").read_text())
+    del whole["rows"][1]["speed"]
+    for text, field in ((json.dumps(whole), "field rows[1].speed is missing"),
+                        ('{"rows": [{}], "origin": []}', "field metric is missing"), ("[]", "field metric is missing")):
+        (tmp_path / "compare.json").write_text(text)
+        result = subprocess.run([PROGRAM, "report", tmp_path], capture_output=True, text=True)
+        assert result.returncode == 3 and len(result.stderr.splitlines()) == 1
+        assert field in result.stderr and "written by another version" in result.stderr
+        assert not (tmp_path / "report.html").exists()
 
 
 def test_report_of_runs(done: Path, tmp_path: Path) -> None:

@@ -39,6 +39,33 @@ def test_shellcheck():
           *files("horner", "test", ".ci/run", "tools/*.sh", "tools/run_gtest", "tools/sanitize_kernels"))
 
 
+@pytest.mark.parametrize("name", files("src/**/*.js"))
+def test_script(name):
+    node = shutil.which("node")
+    if not node:
+        pytest.skip("no node")
+    check(node, "--check", name)
+
+
+@pytest.mark.parametrize("name", files("src/**/*.css"))
+def test_style(name):
+    """Braces balance, every declaration is `name: value;`, every variable that is used is declared somewhere."""
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / name).read_text(), flags=re.S)
+    depth = 0
+    for brace in re.findall(r"[{}]", text):
+        depth += 1 if brace == "{" else -1
+        assert depth in (0, 1, 2), f"{name}: braces do not balance"
+    assert depth == 0, f"{name}: braces do not balance"
+    for block in re.findall(r"\{([^{}]*)\}", text):
+        for line in filter(None, map(str.strip, block.split(";"))):
+            assert re.fullmatch(r"[a-z-]+[a-z0-9]*\s*:\s*[^:]+", line), f"{name}: {line}"
+        assert not block.strip() or block.rstrip().endswith(";"), f"{name}: no ; at the end of {block}"
+    declared = set()
+    for other in files("src/**/*.css"):
+        declared |= set(re.findall(r"(--[a-z0-9]+)\s*:", (ROOT / other).read_text()))
+    assert set(re.findall(r"var\((--[a-z0-9]+)", text)) <= declared
+
+
 def test_a_name_is_one_type():
     """Two types of one name in two files are one to the linker, which then mixes up their code."""
     found = {}

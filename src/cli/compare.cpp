@@ -62,12 +62,12 @@ std::function<int()> declare_compare(CLI::App& app) {
         );
       });
     }
-    const Json all = with_origin(result.json(), result.options.seed, result.options.seeds);
-    write_compare(all, options->out);
+    set_origin(result);
+    write_compare(result, options->out);
     if (*json) {
-      fmt::print("{}\n", all.dump(2));
+      fmt::print("{}\n", result.json().dump(2));
     } else {
-      fmt::print("{}\n{}\n", compare_table(all).text(), result.verdict);
+      fmt::print("{}\n{}\n", compare_table(result).text(), result.verdict);
       for (const std::string& warning : result.warnings) fmt::print("Note: {}\n", warning);
       fmt::print(
           "\n{}/report.html shows it; {}\n",

@@ -4,7 +4,7 @@
 
 #include "cli/write_report.h"
 #include "core/check.h"
-#include "lab/compare/compare.h"
+#include "lab/compare/read.h"
 #include "report/answers.h"
 
 namespace horner {
@@ -22,35 +22,28 @@ std::function<int()> declare_report(CLI::App& app) {
   );
   return [=] {
     if (!record->empty()) {
-      const Json rows = known_answers(*folders);
-      const std::string text = answers_markdown(rows, shell_line(command_line()));
+      const std::vector<KnownAnswer> answers = known_answers(*folders);
+      const std::string text = answers_markdown(answers, shell_line(command_line()));
       make_folder(std::filesystem::absolute(*record).parent_path());
-      write_file(*record + ".json", rows.dump(1) + "\n");
+      write_file(*record + ".json", answers_json(answers).dump(1) + "\n");
       write_file(*record + ".md", text);
       fmt::print("{}", text);
       return 0;
     }
     const std::string target = out->empty() ? folders->front() : *out;
     const std::string path = folders->front() + "/compare.json";
-    Json all;
+    CompareResult result;
     if (std::filesystem::exists(path)) {
       HORNER_CHECK(
           folders->size() == 1, "{}: a comparison stands alone in a report", folders->front()
       );
-      all = parse_json(read_file(path), path);
-      if (!all.contains("rows") || !all.contains("origin"))
-        throw DataError("{}: is not the result of horner compare", path);
+      result = read_compare(path);
     } else {
-      const CompareResult result = gather(*folders);
-      all = with_origin(result.json(), result.options.seed, result.options.seeds);
+      result = gather(*folders);
+      set_origin(result);
     }
-    write_compare(all, target);
-    fmt::print(
-        "{}\n{}\n{}/report.html\n",
-        compare_table(all).text(),
-        all["verdict"].get<std::string>(),
-        target
-    );
+    write_compare(result, target);
+    fmt::print("{}\n{}\n{}/report.html\n", compare_table(result).text(), result.verdict, target);
     return 0;
   };
 }

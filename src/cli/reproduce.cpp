@@ -21,7 +21,7 @@ void write(Reproduction& r, const std::string& folder) {
   write_file(path, r.json().dump(2) + "\n");
   write_file(base + ".md", markdown(r));
   if (const std::string svg = picture(r); !svg.empty()) write_file(base + ".svg", svg);
-  write_file(base + ".html", page(r, "horner reproduce " + r.paper->name));
+  write_file(base + ".html", page(r, shell_line(command_line())));
 }
 
 void list_papers() {

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "core/file.h"
+#include "core/origin.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/theory_page.h"
@@ -76,7 +77,10 @@ std::function<int()> declare_theory(CLI::App& app) {
     }
     if (!out->empty()) {
       write_file(*out + "/theory.json", report.json().dump(2) + "\n");
-      write_file(*out + "/theory.html", html(theory::page(report)));
+      Page page = theory::page(report);
+      page.origin = origin(command_line(), std::to_string(options->seed), report.device, "float64");
+      page.origin.emplace_back("seconds", fmt::format("{:.0f}", report.seconds));
+      write_file(*out + "/theory.html", html(page));
       for (const auto& [name, chart] : theory::charts(report))
         write_file(*out + "/" + name + ".svg", svg_file(svg(chart)));
     }

@@ -11,60 +11,101 @@
 #include "train/expect.h"
 
 namespace horner {
+namespace {
 
-Json known_answers(const std::vector<std::string>& folders) {
-  Json rows = Json::array();
+// Reads a file of a run; what it lacks or has otherwise is one line that names the file.
+template <class Read>
+auto read_from(const std::string& path, Read&& read) {
+  const Json json = parse_json(read_file(path), path);
+  try {
+    return read(json);
+  } catch (const Json::exception& e) {
+    const std::string what = e.what();  // "[json.exception.out_of_range.403] key 'seed' not found"
+    throw DataError(
+        "{}: was written by another version: {}", path, what.substr(what.find("] ") + 2)
+    );
+  } catch (const UsageError& e) {
+    throw DataError("{}: was written by another version: {}", path, e.what());
+  }
+}
+
+}  // namespace
+
+std::vector<KnownAnswer> known_answers(const std::vector<std::string>& folders) {
+  std::vector<KnownAnswer> rows;
   for (const std::string& folder : folders) {
-    const std::string path = folder + "/result.json", env_path = folder + "/env.json";
+    const std::string path = folder + "/result.json";
     if (!std::filesystem::exists(path)) throw DataError("{}: holds no finished run", folder);
-    const TrainResult r = TrainResult::from(parse_json(read_file(path), path));
-    const Json env = parse_json(read_file(env_path), env_path);
+    const TrainResult r = read_from(path, [](const Json& j) { return TrainResult::from(j); });
+    KnownAnswer common = read_from(folder + "/env.json", [](const Json& env) {
+      KnownAnswer a;
+      a.device = env.at("device").get<std::string>();
+      a.seed = env.at("seed").get<int64_t>();
+      a.commit = env.at("commit").get<std::string>();
+      a.date = env.at("date").get<std::string>();
+      return a;
+    });
     HORNER_CHECK(!r.options.expect.empty(), "{}: nothing was expected of this run", folder);
+    common.run = std::filesystem::path(r.folder).filename().string();
+    common.task = r.options.task;
+    common.pattern = r.options.model.pattern;
+    common.steps = r.steps;
+    common.seconds = r.seconds;
+    common.precision = r.options.train.precision;
     for (const Answer& a : answers(r)) {
-      rows.push_back(
-          {{"run", std::filesystem::path(r.folder).filename().string()},
-           {"task", r.options.task},
-           {"pattern", r.options.model.pattern},
-           {"expected", a.expected},
-           {"measured", std::isnan(a.measured) ? Json() : Json(a.measured)},
-           {"holds", a.holds},
-           {"steps", r.steps},
-           {"seconds", r.seconds},
-           {"precision", r.options.train.precision}}
-      );
-      for (const char* key : {"device", "seed", "commit", "date"}) rows.back()[key] = env.at(key);
+      rows.push_back(common);
+      rows.back().expected = a.expected;
+      rows.back().measured = a.measured;
+      rows.back().holds = a.holds;
     }
   }
   return rows;
 }
 
-std::string answers_markdown(const Json& rows, const std::string& command) {
+Json answers_json(const std::vector<KnownAnswer>& answers) {
+  Json rows = Json::array();
+  for (const KnownAnswer& a : answers) {
+    rows.push_back(
+        {{"run", a.run},
+         {"task", a.task},
+         {"pattern", a.pattern},
+         {"expected", a.expected},
+         {"measured", std::isnan(a.measured) ? Json() : Json(a.measured)},
+         {"holds", a.holds},
+         {"steps", a.steps},
+         {"seconds", a.seconds},
+         {"precision", a.precision},
+         {"device", a.device},
+         {"seed", a.seed},
+         {"commit", a.commit},
+         {"date", a.date}}
+    );
+  }
+  return rows;
+}
+
+std::string answers_markdown(const std::vector<KnownAnswer>& answers, const std::string& command) {
   Table table{
       {"run", "expected", "measured", "holds", "steps", "time", "device", "commit", "date"}, {}};
   std::string last;
-  for (const Json& row : rows) {
-    const std::string run = row["run"];
-    const Json& x = row["measured"];
+  for (const KnownAnswer& a : answers) {
     table.rows.push_back(
-        {run == last ? "" : run,
-         row["expected"],
-         x.is_null() ? "-" : fmt::format("{:.4f}", x.get<double>()),
-         row["holds"].get<bool>() ? "yes" : "**no**",
-         std::to_string(row["steps"].get<int64_t>()),
-         short_time(row["seconds"]),
-         fmt::format(
-             "{}, {}", row["device"].get<std::string>(), row["precision"].get<std::string>()
-         ),
-         row["commit"],
-         row["date"]}
+        {a.run == last ? "" : markdown_text(a.run),
+         markdown_text(a.expected),
+         std::isnan(a.measured) ? "-" : fmt::format("{:.4f}", a.measured),
+         a.holds ? "yes" : "**no**",
+         std::to_string(a.steps),
+         short_time(a.seconds),
+         markdown_text(a.device + ", " + a.precision),
+         markdown_text(a.commit),
+         markdown_text(a.date)}
     );
-    last = run;
+    last = a.run;
   }
   return fmt::format(
-      "# Known answers\n\nRuns of `configs/`, beside what was expected of them. Written by `{}`, "
-      "never by "
-      "hand; the JSON file beside it has the same numbers.\n\n{}",
-      command,
+      "# Known answers\n\nRuns of `configs/`, beside what was expected of them. Written by {}, "
+      "never by hand; the JSON file beside it has the same numbers.\n\n{}",
+      markdown_code(command),
       table.markdown()
   );
 }

@@ -37,12 +37,12 @@ Pair charts(const BenchReport& report, const std::string& op) {
   Pair p{
       {.title = op + ": time",
        .x = T,
-       .y = {.label = "forward and backward, ns per token and head", .log = true},
+       .y = {.label = "ns per token and head, forward and backward: lower is better", .log = true},
        .legend = true,
        .labels = false},
       {.title = op + ": share of the floor",
        .x = T,
-       .y = {.label = "floor / time, forward and backward", .low = 0, .high = 1},
+       .y = {.label = "floor / time, forward and backward: higher is better", .low = 0, .high = 1},
        .legend = true,
        .labels = false}};
   for (const BenchRow& row : report.rows) {
@@ -97,12 +97,12 @@ std::string bench_picture(const BenchReport& report) {
     if (lengths.size() < 2) continue;
     const Pair p = charts(report, op);
     const std::string left = svg(p.time), right = svg(p.share);
-    body += placed(left, 0, y) + placed(right, kWidth + 24, y);
+    body += placed(left, 0, y) + placed(right, kWide + 24, y);
     y += std::max(height_of(left), height_of(right)) + 24;
   }
   if (body.empty()) return "";
   const std::string title = "horner bench ops on " + report.device;
-  return svg_file(open_picture(title, y, 2 * kWidth + 24) + body + "</svg>");
+  return svg_file(open_picture(title, y, 2 * kWide + 24, "wide") + body + "</svg>");
 }
 
 }  // namespace horner

@@ -1,21 +1,24 @@
-// The pictures of a comparison, from compare.json.
+// The pictures of a comparison.
 #pragma once
 
-#include "core/json.h"
-#include "report/svg.h"
+#include "lab/compare/compare.h"
+#include "report/html.h"
 
 namespace horner {
 
-double number(const Json& json);                       // NaN for null
-Point interval_point(double x, const Json& interval);  // {"mean", "half"}
+Better better_of(const CompareResult&);              // of its metric
+std::string metric_label(const CompareResult&);      // "loss, lower is better"
+std::vector<int> row_colours(const CompareResult&);  // of its rows, report/palette.h
+int64_t trained_length(const CompareResult&);        // T of the task; 0: not known
 
-Chart score_chart(const Json& compare);  // the metric against bytes of state
-Chart curve_chart(const Json& compare);
-Bars difference_bars(const Json& compare);
-Chart speed_chart(const Json& compare, const std::string& key, const std::string& title);
-Chart state_chart(const Json& compare);
-Chart length_chart(const Json& compare);
-Chart position_chart(const Json& compare);
+Chart score_chart(const CompareResult&);  // the metric against bytes of state
+Chart curve_chart(const CompareResult&);
+Bars difference_bars(const CompareResult&);
+Chart decode_chart(const CompareResult&);
+Chart prefill_chart(const CompareResult&);
+Chart state_chart(const CompareResult&);
+Chart length_chart(const CompareResult&);
+Chart position_chart(const CompareResult&);
 bool has_points(const Chart&);
 
 }  // namespace horner

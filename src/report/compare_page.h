@@ -1,14 +1,13 @@
-// A comparison as a page. Everything from compare.json alone, so that `horner report` makes the same page
-// again.
+// A comparison as a page.
 #pragma once
 
-#include "core/json.h"
+#include "lab/compare/compare.h"
 #include "report/explain_page.h"
 #include "report/html.h"
 
 namespace horner {
 
-Page compare_page(const Json& compare);  // without its origin
-std::vector<NamedPicture> compare_pictures(const Json& compare);
+Page compare_page(const CompareResult&);
+std::vector<NamedPicture> compare_pictures(const CompareResult&);
 
 }  // namespace horner

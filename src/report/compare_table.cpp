@@ -5,12 +5,49 @@
 #include <cmath>
 
 #include "core/number.h"
-#include "report/compare_charts.h"
 
 namespace horner {
+namespace {
 
-std::string crossover_text(const Json& value) {
-  const double T = number(value);
+bool is_softmax(const CompareRow& row) {
+  return row.mixer.substr(0, row.mixer.find(':')) == "softmax";
+}
+
+std::string difference_text(const CompareResult& r, const std::string& mixer) {
+  if (mixer == r.reference) return "reference";
+  for (const Difference& d : r.differences) {
+    if (d.a != mixer) continue;
+    std::string text = fmt::format("{:+.3f}", d.seeds.mean);
+    if (std::isfinite(d.seeds.half)) text += fmt::format(" +- {:.3f}", d.seeds.half);
+    return d.shown() ? text : text + " none shown";
+  }
+  return "-";
+}
+
+std::string quoted(const std::string& text) {
+  std::string safe;
+  for (const char c : text) safe += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return "\"" + safe + "\"";
+}
+
+std::string value(double x) { return std::isfinite(x) ? fmt::format("{}", x) : std::string(); }
+
+double metric_of(const Scores& scores, const std::string& metric) {
+  const auto found = scores.values.find(metric);
+  return found == scores.values.end() ? std::nan("") : found->second;
+}
+
+}  // namespace
+
+double memory_crossover_of(const CompareRow& row) {
+  return is_softmax(row) ? std::nan("") : row.memory_crossover;
+}
+
+double time_crossover_of(const CompareRow& row) {
+  return is_softmax(row) ? std::nan("") : row.time_crossover;
+}
+
+std::string crossover_text(double T) {
   if (std::isnan(T)) return "-";
   if (T < 0) return "never";
   return T == 0 ? "always" : fmt::format("{:.0f}", T);
@@ -24,10 +61,10 @@ std::string flops_text(double x) {
   return fmt::format("{:.3g} P", x);
 }
 
-Table compare_table(const Json& j) {
+Table compare_table(const CompareResult& r) {
   Table table{
       {"mixer",
-       j["metric"],
+       r.metric,
        "difference",
        "state",
        "parameters",
@@ -37,80 +74,54 @@ Table compare_table(const Json& j) {
        "smaller from T",
        "faster from T"},
       {}};
-  for (const Json& row : j["rows"]) {
-    std::string difference = row["mixer"] == j["reference"] ? "reference" : "-";
-    for (const Json& d : j["differences"]) {
-      if (d["a"] != row["mixer"]) continue;
-      difference = fmt::format("{:+.3f}", number(d["seeds"]["mean"]));
-      if (d["seeds"]["half"].is_number())
-        difference += fmt::format(" +- {:.3f}", number(d["seeds"]["half"]));
-      if (!d["shown"].get<bool>()) difference += " none shown";
-    }
-    const Json& score = row["score"];
-    const double speed =
-        row["speed"].empty() ? std::nan("") : number(row["speed"].back()["decode"]);
+  for (const CompareRow& row : r.rows) {
+    const double speed = row.speed.empty() ? 0 : row.speed.back().decode;
     table.rows.push_back(
-        {j["options"]["iso"] == "none" ? row["mixer"] : row["settings"],
-         score["n"] == 0 ? "failed" : fmt::format("{:.3f}", number(score["mean"])),
-         difference,
-         short_bytes(number(row["state_bytes"])),
-         fmt::format("{}", row["parameters"].get<int64_t>()),
-         fmt::format("{:g}", number(row["lr"])),
-         flops_text(number(row["train_tokens_per_second"])),
-         std::isnan(speed) ? "-" : flops_text(speed),
-         crossover_text(row["memory_crossover"]),
-         crossover_text(row["time_crossover"])}
+        {r.options.iso == "none" ? row.mixer : row.settings,
+         row.score.n == 0 ? "failed" : fmt::format("{:.3f}", row.score.mean),
+         difference_text(r, row.mixer),
+         short_bytes(double(row.state_bytes)),
+         std::to_string(row.parameters),
+         fmt::format("{:g}", row.lr),
+         flops_text(row.train_speed),
+         speed > 0 ? flops_text(speed) : "-",
+         crossover_text(memory_crossover_of(row)),
+         crossover_text(time_crossover_of(row))}
     );
   }
-  for (const Json& b : j["baselines"])
+  for (const Baseline& b : r.baselines)
     table.rows.push_back(
-        {b["name"],
-         fmt::format("{:.3f}", number(b["score"])),
-         b["meaning"],
-         "",
-         "",
-         "",
-         "",
-         "",
-         "",
-         ""}
+        {b.name, fmt::format("{:.3f}", b.score), b.meaning, "", "", "", "", "", "", ""}
     );
   return table;
 }
 
-std::string compare_csv(const Json& j) {
-  const auto quoted = [](const std::string& text) {
-    std::string safe;
-    for (const char c : text) safe += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return "\"" + safe + "\"";
-  };
-  const auto value = [](const Json& x) { return x.is_number() ? x.dump() : std::string(); };
+std::string compare_csv(const CompareResult& r) {
   std::string text =
-      "mixer,settings,D,lr,seed,chosen,metric,valid,test,steps,stopped,seconds,parameters,state_"
-      "bytes,"
-      "flops_per_token,folder,failure\n";
-  for (const Json& run : j["runs"]) {
-    for (const Json& row : j["rows"]) {
-      if (row["mixer"] != run["mixer"]) continue;
+      "mixer,settings,D,lr,seed,chosen,metric,valid,test,steps,stopped,seconds,parameters,"
+      "state_bytes,flops_per_token,folder,failure\n";
+  for (const CompareRun& run : r.runs) {
+    for (const CompareRow& row : r.rows) {
+      if (row.mixer != run.mixer) continue;
       text += fmt::format(
           "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-          quoted(run["mixer"]),
-          quoted(row["settings"]),
-          row["D"].dump(),
-          run["lr"].dump(),
-          run["seed"].dump(),
-          run["lr"] == row["lr"] ? 1 : 0,
-          quoted(j["metric"]),
-          value(run["valid"]),
-          value(run["test"]),
-          run["steps"].dump(),
-          quoted(run["stopped"]),
-          value(run["seconds"]),
-          row["parameters"].dump(),
-          row["state_bytes"].dump(),
-          value(row["flops_per_token"]),
-          quoted(run["folder"]),
-          quoted(run["failure"])
+          quoted(run.mixer),
+          quoted(row.settings),
+          row.D,
+          run.lr,
+          run.seed,
+          run.lr == row.lr ? 1 : 0,
+          quoted(r.metric),
+          value(metric_of(run.result.valid, r.metric)),
+          value(metric_of(run.result.test, r.metric)),
+          run.result.steps,
+          quoted(run.result.stopped),
+          value(run.result.seconds),
+          row.parameters,
+          row.state_bytes,
+          value(row.flops_per_token),
+          quoted(run.result.folder),
+          quoted(run.failure)
       );
     }
   }

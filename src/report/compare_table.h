@@ -1,16 +1,20 @@
-// A comparison as text, from compare.json: the console's table, CSV.
+// A comparison as text: the console's table, CSV.
 #pragma once
 
-#include "core/json.h"
+#include "lab/compare/compare.h"
 #include "report/table.h"
 
 namespace horner {
 
-Table compare_table(const Json& compare);
-std::string compare_csv(const Json& compare);  // one line a run
+Table compare_table(const CompareResult&);
+std::string compare_csv(const CompareResult&);  // one line a run
+
+// Where a mixer overtakes softmax; NaN for softmax itself, whatever its settings.
+double memory_crossover_of(const CompareRow&);
+double time_crossover_of(const CompareRow&);
 
 // Numbers as table and page show them.
-std::string crossover_text(const Json& T);  // always, never, 1024; - where nothing was measured
-std::string flops_text(double x);           // 12.3 k, 4.56 M
+std::string crossover_text(double T);  // always, never, 1024; - where nothing was measured
+std::string flops_text(double x);      // 12.3 k, 4.56 M
 
 }  // namespace horner

@@ -5,17 +5,23 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include "report/palette.h"
 #include "report/svg.h"
 
 namespace horner {
 
-constexpr double kWidth = 720;
-constexpr int kColours = 8;
+constexpr double kWide = 800, kNarrow = 360;  // units; the narrow one is a phone's
 
-inline std::string open_picture(const std::string& title, double height, double width = kWidth) {
+inline double units(Width width) { return width == Width::wide ? kWide : kNarrow; }
+
+inline std::string open_picture(
+    const std::string& title, double height, double width, const std::string& kind
+) {
   return fmt::format(
-      R"(<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {:g} {:g}" width="{:g}" height="{:g}" role="img" aria-label="{}">)",
+      R"(<svg xmlns="http://www.w3.org/2000/svg" class="picture {}" viewBox="0 0 {:g} {:g}" width="{:g}" height="{:g}" role="img" aria-label="{}">)",
+      kind,
       width,
       height,
       width,
@@ -24,12 +30,19 @@ inline std::string open_picture(const std::string& title, double height, double 
   );
 }
 
+inline std::string open_picture(const std::string& title, double height, Width width) {
+  return open_picture(title, height, units(width), width == Width::wide ? "wide" : "narrow");
+}
+
 // About what 13 px of a sans-serif font takes; code points, not bytes.
 inline double text_width(const std::string& text) {
   return 7.4 * double(std::count_if(text.begin(), text.end(), [](char c) {
            return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
          }));
 }
+
+// Broken at spaces into lines of at most `width` units, where words allow it.
+std::vector<std::string> lines_of(const std::string& text, double width);
 
 inline std::string text_at(
     double x, double y, const std::string& anchor, const std::string& kind, const std::string& text
@@ -49,5 +62,11 @@ inline std::string line_at(double x1, double y1, double x2, double y2, const std
       R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" class="{}"/>)", x1, y1, x2, y2, kind
   );
 }
+
+// The lines of a title from y = 16 on.
+std::string title_at_top(const std::vector<std::string>& lines);
+
+// Opens a group in a colour; a key joins it to rows of tables (page.js).
+std::string open_group(int colour, const std::string& key);
 
 }  // namespace horner

@@ -5,61 +5,11 @@
 #include <cmath>
 
 #include "core/number.h"
+#include "report/explain_charts.h"
+#include "report/maths.h"
 
 namespace horner {
 namespace {
-
-Chart state_chart(const Explanation& e) {
-  Chart chart{"State of one sequence", {"T, tokens seen", true, 2}, {"bytes, fp32", true, 2, true}};
-  Line state{e.mixer}, cache{"key/value cache"};
-  cache.dashed = true;
-  cache.colour = 7;
-  for (const Explanation::Size& s : e.sizes) {
-    const std::string at = fmt::format("at T = {}: ", s.T);
-    state.points.push_back({double(s.T), double(s.bytes)});
-    state.points.back().title = e.mixer + " " + at + short_bytes(double(s.bytes));
-    cache.points.push_back({double(s.T), double(s.cache)});
-    cache.points.back().title = "key/value cache " + at + short_bytes(double(s.cache));
-  }
-  chart.series = {state, cache};
-  return chart;
-}
-
-Chart spectrum_chart(const Explanation& e) {
-  Chart chart{
-      "Eigenvalues of Lambda, sorted", {"share of eigenvalues at or below"}, {"eigenvalue"}};
-  Line line{e.mixer};
-  line.marks = false;
-  for (size_t i = 0; i < e.spectrum.size(); ++i)
-    line.points.push_back({double(i) / double(e.spectrum.size() - 1), e.spectrum[i]});
-  chart.series = {line};
-  return chart;
-}
-
-Chart half_life_chart(const Explanation& e) {
-  Chart chart{
-      "Half-lives, sorted", {"share of eigenvalues at or below"}, {"half-life, tokens", true}};
-  Line line{e.mixer};
-  line.marks = false;
-  for (size_t i = 0; i < e.spectrum.size(); ++i) {
-    const double tokens = half_life(e.spectrum[i]);
-    if (tokens > 0 && tokens < 1e9)
-      line.points.push_back({double(i) / double(e.spectrum.size() - 1), tokens});
-  }
-  chart.series = {line};
-  chart.x.low = 0;
-  chart.x.high = 1;
-  return chart;
-}
-
-Bars order_bars(const Explanation& e) {
-  Bars bars{"Share of each order of the exponential", {"mean |x^n / n!| over the sum of all"}};
-  for (size_t n = 0; n < e.orders.size(); ++n) {
-    bars.bars.push_back({fmt::format("order {}", n), e.orders[n]});
-    bars.bars.back().text = fmt::format("{:.2g} %", 100 * e.orders[n]);
-  }
-  return bars;
-}
 
 std::string tokens(double half_life) {
   return std::isfinite(half_life) ? fmt::format("{:.3g} tokens", half_life) : "infinite";
@@ -89,7 +39,7 @@ Section equation_section(const Explanation& e) {
          {std::to_string(count), double(count)}}
     );
   }
-  std::string body = code(e.equation);
+  std::string body = maths(e.equation);
   body += facts(
       {{"paper", "arXiv:" + e.paper},
        {"settings", settings},
@@ -101,7 +51,7 @@ Section equation_section(const Explanation& e) {
 }
 
 Section state_section(const Explanation& e) {
-  SortTable sizes{{"T", "state", "key/value cache"}, {}};
+  SortTable sizes{{"T", {"state", Better::lower}, {"key/value cache", Better::lower}}, {}};
   for (const Explanation::Size& s : e.sizes)
     sizes.rows.push_back(
         {{std::to_string(s.T), double(s.T)},
@@ -114,15 +64,14 @@ Section state_section(const Explanation& e) {
                 "Crossover: the state is smaller than the cache from T = {} on.", e.crossover
             )
           : "The state grows with the sequence: no crossover.";
-  return {"What it keeps", figure(svg(state_chart(e)), caption) + sortable(sizes)};
+  return {"What it keeps", figure(state_chart(e), caption) + sortable(sizes)};
 }
 
 Section map_section(const Explanation& e) {
   std::string body = figure(
-      svg(map_picture(e, "First head")),
+      map_picture(e, "First head"),
       "Row t: the weights with which token t reads the values of tokens s. Blue is positive, "
-      "orange "
-      "negative."
+      "orange negative."
   );
   body += paragraph(fmt::format(
       "Rows sum to {:.3f} .. {:.3f}; {:.1f} % of the mass is negative.",
@@ -143,11 +92,11 @@ Section forgetting_section(const Explanation& e) {
       tokens(e.half_life),
       e.consequence
   ));
-  body += figure(svg(spectrum_chart(e)));
+  body += figure(spectrum_chart(e));
   const Chart lives = half_life_chart(e);
   if (!lives.series[0].points.empty())
     body += figure(
-        svg(lives),
+        lives,
         "Eigenvalues at or below 0 forget at once and have none; those at or above 1 never do."
     );
   return {"How it forgets", body};
@@ -158,7 +107,7 @@ Section system_section(const Explanation& e) {
   for (const Explanation::Matrix& m : e.matrices) {
     HeatMap map{m.name + " of each token", "t", "f", m.rows, m.columns, m.values};
     map.by_row = false;
-    maps.push_back(figure(svg(map)));
+    maps.push_back(figure(map));
   }
   return {
       "As a dynamical system",
@@ -171,7 +120,9 @@ Section system_section(const Explanation& e) {
 }
 
 Section confusion_section(const Explanation& e) {
-  SortTable heads{{"head", "pairs confused", "tokens with such a partner"}, {}};
+  SortTable heads{
+      {"head", {"pairs confused", Better::lower}, {"tokens with such a partner", Better::lower}},
+      {}};
   for (size_t h = 0; h < e.confusion.heads.size(); ++h) {
     const Confusion::Head& head = e.confusion.heads[h];
     heads.rows.push_back(
@@ -184,8 +135,8 @@ Section confusion_section(const Explanation& e) {
       "Are different queries told apart?",
       paragraph(fmt::format(
           "Two queries are confused when their weights over the same tokens differ by at most 0.1 "
-          "% "
-          "while they themselves differ by more than 10 %. Doubling a query changes its weights by "
+          "% while they themselves differ by more than 10 %. Doubling a query changes its weights "
+          "by "
           "{:.3g} (relative){}; the most similar other query is {:.3g} away.",
           e.confusion.doubled,
           e.confusion.doubled < 1e-9 ? ": the length of a query is lost" : "",
@@ -194,10 +145,6 @@ Section confusion_section(const Explanation& e) {
 }
 
 }  // namespace
-
-HeatMap map_picture(const Explanation& e, const std::string& title) {
-  return {title, "t", "s", e.T, e.T, e.map};
-}
 
 std::string explain_verdict(const Explanation& e) {
   std::string text;
@@ -246,7 +193,7 @@ Page explain_page(const Explanation& e) {
     const std::string caption =
         "Which powers of the scores x = q.k / sqrt(K) the exponential is made of: what a series of "
         "order N leaves out are the bars beyond N.";
-    page.sections.push_back({"Which Taylor orders matter", figure(svg(order_bars(e)), caption)});
+    page.sections.push_back({"Which Taylor orders matter", figure(order_bars(e), caption)});
   }
   if (!e.confusion.heads.empty()) page.sections.push_back(confusion_section(e));
   return page;

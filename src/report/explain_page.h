@@ -14,6 +14,5 @@ std::string explain_verdict(const Explanation&);
 std::vector<NamedPicture>
 explain_pictures(const Explanation&);   // state, map, eigenvalues, orders, ..
 Page explain_page(const Explanation&);  // without its origin
-HeatMap map_picture(const Explanation&, const std::string& title);
 
 }  // namespace horner

@@ -6,6 +6,7 @@
 
 #include "core/number.h"
 #include "report/html.h"
+#include "report/palette.h"
 #include "report/table.h"
 #include "train/evaluate.h"
 
@@ -100,35 +101,84 @@ constexpr const char* kReading =
 bool one_unit(const Finding& f) { return f.score != "value"; }
 
 Bars bars(const Finding& f) {
-  Bars picture{fmt::format("{}, scale {}: {}", f.claim, f.scale, f.score), {}};
+  Bars picture{
+      fmt::format("{}, scale {}: {}", f.claim, f.scale, f.score),
+      {fmt::format(
+          "{}, {}", f.score, better_words(less_is_better(f) ? Better::lower : Better::higher)
+      )}};
   for (const ArmScores& row : f.rows) {
     if (row.known().empty()) continue;
     const Interval i = shown(f, row);
-    picture.bars.push_back({row.arm, i.mean, i.low(), i.high()});
+    const bool share = f.score.find("accuracy") != std::string::npos;  // between 0 and 1
+    const double low = share && i.low() < 0 ? 0 : i.low();
+    const double high = share && i.high() > 1 ? 1 : i.high();
+    picture.bars.push_back({row.arm, i.mean, low, high, "", listed_colour(row.arm)});
   }
   return picture;
 }
 
+Tone tone_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::holds: return Tone::good;
+    case Verdict::not_shown: return Tone::open;
+    case Verdict::does_not_hold: return Tone::bad;
+  }
+  return Tone::plain;
+}
+
+// Of a cell that is a verdict in words.
+Tone tone_of(const std::string& text) {
+  for (const Verdict v : {Verdict::holds, Verdict::not_shown, Verdict::does_not_hold}) {
+    if (text == words(v)) return tone_of(v);
+  }
+  return Tone::plain;
+}
+
 SortTable cells(const Table& table) {
-  SortTable sorted{table.head, {}};
+  SortTable sorted;
+  for (const std::string& name : table.head) sorted.head.emplace_back(name);
   for (const auto& row : table.rows) {
     sorted.rows.emplace_back();
-    for (const std::string& text : row) sorted.rows.back().push_back({text});
+    for (const std::string& text : row)
+      sorted.rows.back().push_back({.text = text, .tone = tone_of(text)});
   }
   return sorted;
+}
+
+// Those in which every cell is "-".
+void drop_empty_columns(SortTable& table) {
+  for (size_t c = table.head.size(); c-- > 0;) {
+    const bool empty = !table.rows.empty() &&
+                       std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+                         return row[c].text == "-";
+                       });
+    if (!empty) continue;
+    table.head.erase(table.head.begin() + ptrdiff_t(c));
+    for (auto& row : table.rows) row.erase(row.begin() + ptrdiff_t(c));
+  }
 }
 
 // Sorts by the numbers themselves: 5.5 KiB is less than 1 MiB.
 SortTable arm_cells(const Finding& f) {
   SortTable sorted = cells(arms(f));
+  if (one_unit(f)) sorted.head[1].better = less_is_better(f) ? Better::lower : Better::higher;
   for (size_t i = 0; i < f.rows.size(); ++i) {
     const ArmScores& row = f.rows[i];
     const double mean = row.known().empty() ? NAN : shown(f, row).mean;
     const double numbers[] = {
         mean, double(row.known().size()), row.lr, row.parameters, row.state_bytes, row.seconds};
     for (size_t n = 0; n < std::size(numbers); ++n) sorted.rows[i][n + 1].number = numbers[n];
+    sorted.keys.push_back(row.arm);
   }
+  drop_empty_columns(sorted);
   return sorted;
+}
+
+// A picture has the arms already: their table opens on a click.
+std::string numbers(const Finding& f) {
+  const std::string table = sortable(arm_cells(f)), judged = sortable(cells(expectations(f)));
+  if (!one_unit(f)) return table + judged;
+  return figure(bars(f)) + judged + folded("Every arm", table);
 }
 
 std::string title(const Finding& f) {
@@ -204,9 +254,7 @@ std::string page(const Reproduction& r, const std::string& command) {
     page.sections.push_back(
         {title(f),
          paragraph("The paper: " + f.says + ".") +
-             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) +
-             (one_unit(f) ? figure(svg(bars(f))) : "") + sortable(arm_cells(f)) +
-             sortable(cells(expectations(f)))}
+             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) + numbers(f)}
     );
   }
   page.verdict = fmt::format(
@@ -216,6 +264,9 @@ std::string page(const Reproduction& r, const std::string& command) {
       count[Verdict::does_not_hold],
       count[Verdict::not_shown]
   );
+  page.tone = count[Verdict::does_not_hold] > 0 ? Tone::bad
+              : count[Verdict::not_shown] > 0   ? Tone::open
+                                                : Tone::good;
   page.origin = {{"command", command}};
   return html(page);
 }

@@ -3,7 +3,7 @@
 //
 //   Page page{"horner explain gla"};
 //   page.verdict = "Constant state: smaller than a key/value cache from T = 33 on.";
-//   page.sections.push_back({"State", figure(svg(chart), "measured") + sortable(table)});
+//   page.sections.push_back({"State", figure(chart, "measured") + sortable(table)});
 //   page.origin = {{"command", "horner explain gla"}, {"device", "CPU, 2 threads"}};
 //   write_file("report.html", html(page));
 #pragma once
@@ -17,16 +17,33 @@
 
 namespace horner {
 
+// What a verdict means for whoever asked: good news, not decided, bad news. It gives the colour.
+enum class Tone { plain, good, open, bad };
+
 // A cell of a table that sorts: by its number where it has one, else by its text.
 struct Cell {
   std::string text;
   double number = std::numeric_limits<double>::quiet_NaN();
+  int colour = -1;  // of report/palette.h: a dot before the text; -1: none
+  Tone tone = Tone::plain;
+  std::string note = {};  // smaller, below the text
+};
+
+enum class Better { neither, higher, lower };
+std::string better_words(Better);  // "higher is better"; empty for neither
+
+struct Column {
+  Column(const char* text) : name(text) {}
+  Column(std::string text, Better which = Better::neither) : name(std::move(text)), better(which) {}
+  std::string name;
+  Better better = Better::neither;
 };
 
 struct SortTable {
-  std::vector<std::string> head;
+  std::vector<Column> head;
   std::vector<std::vector<Cell>> rows;
   std::string caption = {};
+  std::vector<std::string> keys = {};  // of rows: what lines of charts with that name light up
 };
 
 struct Section {
@@ -40,7 +57,8 @@ struct Page {
   std::vector<std::string> warnings = {};
   std::vector<Section> sections = {};
   std::vector<std::pair<std::string, std::string>> origin =
-      {};  // command, commit, seed, device, dtype, ..
+      {};                   // command, commit, seed, device, dtype, ..
+  Tone tone = Tone::plain;  // of the verdict
 };
 
 std::string html(const Page&);
@@ -52,8 +70,12 @@ std::string code(const std::string& text);
 std::string sortable(const SortTable&);
 std::string facts(const std::vector<std::pair<std::string, std::string>>&);
 
-// These take pieces: a picture with its caption, pictures side by side, what opens on a click.
-std::string figure(const std::string& picture, const std::string& caption = "");
+// Pictures with their captions. A chart is drawn wide and narrow; the screen decides which is shown.
+std::string figure(const Chart&, const std::string& caption = "");
+std::string figure(const Bars&, const std::string& caption = "");
+std::string figure(const HeatMap&, const std::string& caption = "");
+
+// These take pieces: side by side, what opens on a click.
 std::string side_by_side(const std::vector<std::string>& pieces);
 std::string folded(const std::string& summary, const std::string& body);
 

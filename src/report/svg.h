@@ -1,11 +1,11 @@
 // Pictures as SVG, from plain numbers: charts, bars and maps.
 //
-// A picture holds classes, no colours: `picture_style()` gives them, for light and dark. A page has
-// the style once; a file of its own gets it by `svg_file`. Lines differ by colour (the palette of
-// Okabe and Ito), by the shape of their marks, and by name beside them. Every mark carries a title:
-// what a pointer on it shows.
+// A picture holds classes, no colours: picture.css gives them, for light and dark. A page has that
+// style once; a file of its own gets it by `svg_file`. Lines differ by colour, by the shape of their
+// marks, and by name beside them. Every mark carries a title: what a pointer on it shows.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ struct Line {
   bool marks = true;  // a mark on every point
   bool band = false;  // intervals as a band instead of bars
   bool dashed = false;
-  int colour = -1;  // of the palette; -1: its place in the chart
+  int colour = -1;  // of report/palette.h; -1: its place in the chart
 };
 
 struct Chart {
@@ -61,11 +61,13 @@ struct HeatMap {
   bool by_row = true;  // colours in proportion to the largest of their row, else of the map
 };
 
-std::string svg(const Chart&);
-std::string svg(const Bars&);
+// A narrow chart is for a phone: 360 units wide, names in a legend below.
+enum class Width { wide, narrow };
+
+std::string svg(const Chart&, Width width = Width::wide);
+std::string svg(const Bars&, Width width = Width::wide);
 std::string svg(const HeatMap&);
 
-std::string picture_style();  // CSS
 // One below the other, as one.
 std::string stacked(const std::string& title, const std::vector<std::string>& pictures);
 std::string svg_file(const std::string& picture);  // a file of its own

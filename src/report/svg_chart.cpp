@@ -16,35 +16,43 @@ bool overlap(const Box& a, const Box& b) {
 
 class Drawing {
  public:
-  explicit Drawing(const Chart& chart) : c_(chart) {
+  Drawing(const Chart& chart, Width width)
+      : c_(chart), width_(width), title_(lines_of(chart.title, units(width))) {
     std::vector<double> xs, ys;
     double longest = 0;
-    for (const Line& s : c_.series) {
+    for (size_t i = 0; i < c_.series.size(); ++i) {
+      const Line& s = c_.series[i];
       longest = std::max(longest, text_width(s.name));
+      if (!s.name.empty()) named_.push_back(i);
       for (const Point& p : s.points) {
         xs.push_back(p.x);
         for (const double y : {p.y, p.low, p.high}) ys.push_back(y);
       }
     }
-    x_ = make_scale(c_.x, xs, 6);
+    const bool narrow = width == Width::narrow;
+    labels_ = c_.labels && !narrow && named_.size() > 1;
+    legend_ = c_.legend || (narrow && named_.size() > 1);
+    top_ += 18 * double(title_.size() - 1);
+    bottom_ = top_ + (narrow ? 220 : 300);
+    x_ = make_scale(c_.x, xs, narrow ? 4 : 6);
     y_ = make_scale(c_.y, ys, 5);
     for (const double tick : y_.ticks)
       left_ = std::max(left_, 14 + text_width(tick_text(c_.y, tick)));
+    right_ = units(width) - 20;
     const bool ends = std::any_of(c_.series.begin(), c_.series.end(), [](const Line& s) {
       return s.line && s.points.size() > 1;
     });
-    if (c_.labels && ends) right_ = std::min(kWidth - 220, kWidth - 18 - longest);
+    if (labels_ && ends) right_ = units(width) - std::min(18 + longest, units(width) / 2);
   }
 
   std::string draw() {
-    const double below = c_.legend ? legend_height() : 0;
-    std::string body = open_picture(c_.title, bottom_ + 52 + below);
-    body += text_at(0, 16, "start", "head", c_.title);
+    const double below = legend_ ? legend_height() : 0;
+    std::string body = open_picture(c_.title, bottom_ + 52 + below, width_) + title_at_top(title_);
     body += text_at(0, top_ - 12, "start", "soft", c_.y.label);
     body += axes();
     for (size_t i = 0; i < c_.series.size(); ++i) body += series(i);
-    if (c_.labels && c_.series.size() > 1) body += names();
-    if (c_.legend) body += legend();
+    if (labels_) body += names();
+    if (legend_) body += legend();
     return body + "</svg>";
   }
 
@@ -53,8 +61,9 @@ class Drawing {
   double py(double y) const { return bottom_ - y_.place(y) * (bottom_ - top_); }
   bool shown(const Point& p) const { return x_.shows(p.x) && y_.shows(p.y); }
 
-  int colour(size_t i) const {
-    return (c_.series[i].colour < 0 ? int(i) : c_.series[i].colour) % kColours;
+  int colour(size_t i) const { return c_.series[i].colour == -1 ? int(i) : c_.series[i].colour; }
+  std::string open_series(size_t i) const {
+    return open_group(colour(i), c_.series.size() > 1 ? c_.series[i].name : "");
   }
 
   std::string axes() const {
@@ -107,7 +116,7 @@ class Drawing {
 
   std::string series(size_t i) const {
     const Line& s = c_.series[i];
-    std::string text = fmt::format(R"(<g class="s{}">)", colour(i)) + interval(s), path;
+    std::string text = open_series(i) + interval(s), path;
     bool pen = false;
     for (const Point& p : s.points) {
       if (shown(p)) path += fmt::format("{}{:.1f} {:.1f}", pen ? "L" : "M", px(p.x), py(p.y));
@@ -137,7 +146,7 @@ class Drawing {
       }
     }
     std::string text;
-    for (size_t i = 0; i < c_.series.size(); ++i) {
+    for (const size_t i : named_) {
       const Line& s = c_.series[i];
       const Point* end = nullptr;
       for (const Point& p : s.points) {
@@ -148,7 +157,7 @@ class Drawing {
       const Box at = free_place(x, y, w, s.line && s.points.size() > 1, taken);
       taken.push_back(at);
       const double middle = (at.top + at.bottom) / 2;
-      text += fmt::format(R"(<g class="s{}">)", colour(i));
+      text += open_series(i);
       if (std::abs(middle - y) > 14) {
         const double near = at.left > x ? at.left - 1 : at.right < x ? at.right + 1 : x;
         text += line_at(x, y, near, middle, "lead");
@@ -164,7 +173,7 @@ class Drawing {
       return Box{left, middle - h / 2, left + w, middle + h / 2};
     };
     const auto free = [&](const Box& b) {
-      return b.left >= 0 && b.right <= kWidth && b.top >= 20 && b.bottom <= bottom_ + 4 &&
+      return b.left >= 0 && b.right <= units(width_) && b.top >= 20 && b.bottom <= bottom_ + 4 &&
              std::none_of(taken.begin(), taken.end(), [&](const Box& o) { return overlap(b, o); });
     };
     for (double away = 0; away < 200; away += 4) {
@@ -183,35 +192,42 @@ class Drawing {
   double legend_step() const {
     double longest = 0;
     for (const Line& s : c_.series) longest = std::max(longest, text_width(s.name));
-    return std::min(kWidth, longest + 36);
+    return std::min(units(width_), longest + 36);
   }
-  size_t legend_columns() const { return std::max<size_t>(1, size_t(kWidth / legend_step())); }
+  size_t legend_columns() const {
+    return std::max<size_t>(1, size_t(units(width_) / legend_step()));
+  }
   double legend_height() const {
-    return 20 * double((c_.series.size() + legend_columns() - 1) / legend_columns()) + 8;
+    return 20 * double((named_.size() + legend_columns() - 1) / legend_columns()) + 8;
   }
 
   std::string legend() const {
     std::string text;
-    for (size_t i = 0; i < c_.series.size(); ++i) {
-      const double x = legend_step() * double(i % legend_columns()),
-                   y = bottom_ + 64 + 20 * double(i / legend_columns());
-      text += fmt::format(
-          R"(<g class="s{}"><path class="mark" d="{}"/>{}</g>)",
-          colour(i),
-          mark(x + 8, y - 4, int(i)),
-          text_at(x + 20, y, "start", "", c_.series[i].name)
-      );
+    for (size_t n = 0; n < named_.size(); ++n) {
+      const Line& s = c_.series[named_[n]];
+      const double x = legend_step() * double(n % legend_columns()),
+                   y = bottom_ + 64 + 20 * double(n / legend_columns());
+      text += open_series(named_[n]);
+      text +=
+          s.marks
+              ? fmt::format(R"(<path class="mark" d="{}"/>)", mark(x + 8, y - 4, int(named_[n])))
+              : line_at(x, y - 4, x + 16, y - 4, s.dashed ? "curve dashed" : "curve");
+      text += text_at(x + 20, y, "start", "", s.name) + "</g>";
     }
     return text;
   }
 
   const Chart& c_;
+  Width width_;
+  std::vector<std::string> title_;
+  std::vector<size_t> named_;  // series with a name
+  bool labels_ = true, legend_ = false;
   Scale x_, y_;
-  double left_ = 40, right_ = kWidth - 12, top_ = 56, bottom_ = 356;
+  double left_ = 40, right_ = 0, top_ = 56, bottom_ = 0;
 };
 
 }  // namespace
 
-std::string svg(const Chart& chart) { return Drawing(chart).draw(); }
+std::string svg(const Chart& chart, Width width) { return Drawing(chart, width).draw(); }
 
 }  // namespace horner

@@ -37,6 +37,90 @@ Cells blocks(const HeatMap& m) {
   return c;
 }
 
+// What is drawn of a map: paths of one shade each, and the titles of the rows.
+struct Shaded {
+  std::array<std::string, 2 * kShades> paths;  // positive, then negative
+  std::string titles;
+  double low = 0, high = 0;  // the smallest and the largest weight
+};
+
+constexpr double kSide = 300, kLeft = 34, kTop = 44;
+
+std::string row_title(const HeatMap& m, const Cells& c, int64_t i, int64_t most, double weight) {
+  return fmt::format(
+      R"(<rect class="row" x="{:g}" y="{:.4g}" width="{:g}" height="{:.3g}"><title>{}</title></rect>)",
+      kLeft,
+      kTop + kSide / double(c.rows) * double(i),
+      kSide,
+      kSide / double(c.rows),
+      escape(fmt::format(
+          "{} {}: most weight on {} {}, {:.3g}",
+          m.row,
+          i * c.high + 1,
+          m.column,
+          most * c.wide + 1,
+          weight
+      ))
+  );
+}
+
+Shaded shade(const HeatMap& m, const Cells& c) {
+  Shaded s;
+  const double w = kSide / double(c.columns), h = kSide / double(c.rows);
+  for (const double x : c.values) {
+    s.low = std::min(s.low, x);
+    s.high = std::max(s.high, x);
+  }
+  for (int64_t i = 0; i < c.rows; ++i) {
+    const double* row = &c.values[size_t(i * c.columns)];
+    int64_t most = 0;
+    for (int64_t j = 0; j < c.columns; ++j)
+      if (std::abs(row[j]) > std::abs(row[most])) most = j;
+    const double unit = m.by_row ? std::abs(row[most]) : std::max(s.high, -s.low);
+    for (int64_t j = 0; j < c.columns; ++j) {
+      const int shade = unit > 0 ? int(std::ceil(std::abs(row[j]) / unit * kShades)) : 0;
+      if (shade == 0) continue;
+      s.paths[size_t(shade - 1 + (row[j] < 0 ? kShades : 0))] += fmt::format(
+          "M{:.4g} {:.4g}h{:.3g}v{:.3g}h-{:.3g}z",
+          kLeft + w * double(j),
+          kTop + h * double(i),
+          w,
+          h,
+          w
+      );
+    }
+    s.titles += row_title(m, c, i, most, row[most]);
+  }
+  return s;
+}
+
+// Shades from the most negative to the most positive weight, with the numbers they stand for.
+std::string colour_bar(const HeatMap& m, const Shaded& s, double y) {
+  const double largest = std::max(s.high, -s.low);
+  const bool negative = s.low<0, positive = s.high> 0 || !negative;
+  const int first = negative ? -kShades : 0, last = positive ? kShades : 0;
+  const double w = kSide / double(last - first);
+  std::string text;
+  for (int shade = first; shade < last; ++shade) {
+    const int depth = shade < 0 ? -shade : shade + 1;
+    text += fmt::format(
+        R"(<rect class="{}" fill-opacity="{:.3g}" x="{:.2f}" y="{:g}" width="{:.2f}" height="10"/>)",
+        shade < 0 ? "minus" : "plus",
+        double(depth) / kShades,
+        kLeft + w * double(shade - first),
+        y,
+        w
+    );
+  }
+  const auto end = [&](double sign) {
+    return m.by_row ? std::string(sign < 0 ? "-1" : "1") : fmt::format("{:.3g}", sign * largest);
+  };
+  text += text_at(kLeft, y + 24, "start", "soft", negative ? end(-1) : "0");
+  text += text_at(kLeft + kSide, y + 24, "end", "soft", positive ? end(1) : "0");
+  const std::string middle = m.by_row ? "weight / largest of its row" : "weight";
+  return text + text_at(kLeft + kSide / 2, y + 24, "middle", "soft", middle);
+}
+
 }  // namespace
 
 std::string svg(const HeatMap& m) {
@@ -47,81 +131,31 @@ std::string svg(const HeatMap& m) {
       m.columns,
       m.values.size()
   );
-  const Cells c = blocks(m);
-  const double side = 300, left = 34, top = 44, width = 360;
-  const double w = side / double(c.columns), h = side / double(c.rows);
-  double largest = 0;
-  for (const double x : c.values) largest = std::max(largest, std::abs(x));
-
-  std::array<std::string, 2 * kShades> paths;
-  std::string titles;
-  for (int64_t i = 0; i < c.rows; ++i) {
-    const double* row = &c.values[size_t(i * c.columns)];
-    int64_t most = 0;
-    for (int64_t j = 0; j < c.columns; ++j)
-      if (std::abs(row[j]) > std::abs(row[most])) most = j;
-    const double unit = m.by_row ? std::abs(row[most]) : largest;
-    for (int64_t j = 0; j < c.columns; ++j) {
-      const int shade = unit > 0 ? int(std::ceil(std::abs(row[j]) / unit * kShades)) : 0;
-      if (shade == 0) continue;
-      paths[size_t(shade - 1 + (row[j] < 0 ? kShades : 0))] += fmt::format(
-          "M{:.4g} {:.4g}h{:.3g}v{:.3g}h-{:.3g}z",
-          left + w * double(j),
-          top + h * double(i),
-          w,
-          h,
-          w
-      );
-    }
-    titles += fmt::format(
-        R"(<rect class="row" x="{:g}" y="{:.4g}" width="{:g}" height="{:.3g}"><title>{}</title></rect>)",
-        left,
-        top + h * double(i),
-        side,
-        h,
-        escape(fmt::format(
-            "{} {}: most weight on {} {}, {:.3g}",
-            m.row,
-            i * c.high + 1,
-            m.column,
-            most * c.wide + 1,
-            row[most]
-        ))
-    );
-  }
-
-  std::string text = open_picture(m.title, top + side + 34, width);
+  const Shaded s = shade(m, blocks(m));
+  std::string text = open_picture(m.title, kTop + kSide + 44, 360, "map");
   text += text_at(0, 16, "start", "head", m.title);
-  for (size_t shade = 0; shade < paths.size(); ++shade) {
-    if (paths[shade].empty()) continue;
+  for (size_t i = 0; i < s.paths.size(); ++i) {
+    if (s.paths[i].empty()) continue;
     text += fmt::format(
         R"(<path class="{}" fill-opacity="{:.3g}" d="{}"/>)",
-        shade < kShades ? "plus" : "minus",
-        double(shade % kShades + 1) / kShades,
-        paths[shade]
+        i < kShades ? "plus" : "minus",
+        double(i % kShades + 1) / kShades,
+        s.paths[i]
     );
   }
   text += fmt::format(
-      R"(<rect x="{:g}" y="{:g}" width="{:g}" height="{:g}" fill="none" class="axis"/>)",
-      left,
-      top,
-      side,
-      side
+      R"(<rect x="{0:g}" y="{1:g}" width="{2:g}" height="{2:g}" fill="none" class="axis"/>)",
+      kLeft,
+      kTop,
+      kSide
   );
-  text += titles;
-  text += text_at(left, top - 8, "start", "soft", fmt::format("{} = 1", m.column));
-  text += text_at(left + side, top - 8, "end", "soft", std::to_string(m.columns));
-  text += text_at(left - 6, top + 10, "end", "soft", "1");
-  text += text_at(left - 6, top + side / 2, "end", "soft", m.row);
-  text += text_at(left - 6, top + side, "end", "soft", std::to_string(m.rows));
-  text += text_at(
-      left,
-      top + side + 20,
-      "start",
-      "soft",
-      m.by_row ? "full colour: the largest of the row" : fmt::format("full colour: {:.3g}", largest)
-  );
-  return text + "</svg>";
+  text += s.titles;
+  text += text_at(kLeft, kTop - 8, "start", "soft", fmt::format("{} = 1", m.column));
+  text += text_at(kLeft + kSide, kTop - 8, "end", "soft", std::to_string(m.columns));
+  text += text_at(kLeft - 6, kTop + 10, "end", "soft", "1");
+  text += text_at(kLeft - 6, kTop + kSide / 2, "end", "soft", m.row);
+  text += text_at(kLeft - 6, kTop + kSide, "end", "soft", std::to_string(m.rows));
+  return text + colour_bar(m, s, kTop + kSide + 12) + "</svg>";
 }
 
 }  // namespace horner

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "core/check.h"
+
 namespace horner {
 namespace {
 
@@ -83,11 +85,12 @@ TEST(Svg, MapAveragesBlocksAndShowsSigns) {
   map.values[127 * 128 + 127] = -8;  // the last block
   const std::string picture = svg(map);
   EXPECT_EQ(count(picture, "class=\"row\""), 64u);
-  EXPECT_EQ(count(picture, "class=\"plus\""), 1u);
-  EXPECT_EQ(count(picture, "class=\"minus\""), 1u);
+  EXPECT_EQ(count(picture, "<path class=\"plus\""), 1u);
+  EXPECT_EQ(count(picture, "<path class=\"minus\""), 1u);
   EXPECT_NE(picture.find("t 1: most weight on s 1, 1<"), std::string::npos);
   EXPECT_NE(picture.find("t 127: most weight on s 127, -2<"), std::string::npos);
-  EXPECT_ANY_THROW(svg(HeatMap{"t", "t", "s", 2, 2, {1}}));
+  EXPECT_EQ(count(picture, "<rect class=\"minus\""), 12u);  // the colour bar
+  EXPECT_THROW(svg(HeatMap{"t", "t", "s", 2, 2, {1}}), UsageError);
 }
 
 TEST(Svg, FileStandsAlone) {

@@ -14,4 +14,8 @@ struct Table {
   std::string markdown() const;
 };
 
+// Text that Markdown shows as it is: no markup, no HTML, no end of a table's cell.
+std::string markdown_text(const std::string& text);
+std::string markdown_code(const std::string& text);  // in a code span, whatever backticks it holds
+
 }  // namespace horner

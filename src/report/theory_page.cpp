@@ -4,8 +4,6 @@
 
 #include <cmath>
 
-#include "core/options.h"
-
 namespace horner::theory {
 namespace {
 
@@ -42,7 +40,7 @@ Chart trajectories(const Report& report, const std::string& kind) {
   Chart chart{
       .title = "Training: " + kind + " covariance",
       .x = {.label = "time"},
-      .y = {.label = "R_inf of the parameters", .log = true}};
+      .y = {.label = "R_inf of the parameters, lower is better", .log = true}};
   int colour = 0;
   for (const Trajectory& t : report.trajectories) {
     if (t.covariance != kind) continue;
@@ -56,6 +54,11 @@ Chart trajectories(const Report& report, const std::string& kind) {
   return chart;
 }
 
+Tone tone_of(const std::string& verdict) {
+  if (verdict == "holds") return Tone::good;
+  return verdict == "not shown" ? Tone::open : Tone::bad;
+}
+
 SortTable claim_table(const Report& report) {
   SortTable table{{"verdict", "part", "claim", "measured", "interval of 95 %", "expected"}, {}};
   for (const Claim& c : report.claims) {
@@ -64,7 +67,7 @@ SortTable claim_table(const Report& report) {
                                  ? fmt::format("below {:.4g}", c.most)
                                  : fmt::format("{:.4g} .. {:.4g}", c.least, c.most);
     table.rows.push_back(
-        {{c.verdict()},
+        {{.text = c.verdict(), .tone = tone_of(c.verdict())},
          {c.part},
          {c.statement},
          cell(c.measured.value),
@@ -105,25 +108,21 @@ const Words kWords[] = {
      "One query, longer and longer prompts",
      "Softmax over L Gaussian tokens against its limit (m + a Gamma) W, and its gradients against "
      "theirs. Marks: measured, with intervals of 95 %. Dashed: the closed leading term, which "
-     "holds "
-     "once L is far above exp(sd^2), sd being the standard deviation of the logits."},
+     "holds once L is far above exp(sd^2), sd being the standard deviation of the logits."},
     {"random query",
      "Random queries",
      "With z ~ N(0, I) large queries dominate: the exponent falls smoothly from 1 as the logits "
-     "grow, "
-     "and nothing marks the scale at which the leading constant stops to exist."},
+     "grow, and nothing marks the scale at which the leading constant stops to exist."},
     {"regression",
      "In-context regression at given parameters",
      "A = t Sigma^-1, b = 1/t predicts exactly in the limit, whatever t is. At finite L a small t "
-     "has "
-     "the closed risk; the scale t = c, in which the flow ends, falls more slowly."},
+     "has the closed risk; the scale t = c, in which the flow ends, falls more slowly."},
     {"dynamics",
      "Training at length L",
      "Gradient descent of softmax on fresh prompts of L tokens beside that of its linear limit, "
-     "same "
-     "start and steps. R_inf tells how good the parameters would be with an endless prompt. Once "
-     "the "
-     "limit is learnt, softmax drifts on along A = t Sigma^-1, b = 1/t towards smaller t."},
+     "same start and steps. R_inf tells how good the parameters would be with an endless prompt. "
+     "Once "
+     "the limit is learnt, softmax drifts on along A = t Sigma^-1, b = 1/t towards smaller t."},
 };
 
 }  // namespace
@@ -141,11 +140,14 @@ std::string verdict(const Report& report) {
 }
 
 std::vector<NamedChart> charts(const Report& report) {
-  Chart errors = chart_over_L("Errors at one query (identity, logit sd 0.6)", "mean squared error");
-  Chart scales = chart_over_L("Output error, larger logits", "mean squared error");
-  Chart queries = chart_over_L("Output error, random queries", "mean squared error");
-  Chart risks = chart_over_L("Risk of in-context regression", "risk");
-  Chart trained = chart_over_L("After training (identity)", "");
+  Chart errors = chart_over_L(
+      "Errors at one query (identity, logit sd 0.6)", "mean squared error, lower is better"
+  );
+  Chart scales = chart_over_L("Output error, larger logits", "mean squared error, lower is better");
+  Chart queries =
+      chart_over_L("Output error, random queries", "mean squared error, lower is better");
+  Chart risks = chart_over_L("Risk of in-context regression", "risk, lower is better");
+  Chart trained = chart_over_L("After training (identity)", "risk or distance, lower is better");
   int error = 0, scale = 0, query = 0, risk = 0, after = 0;
   for (const Curve& c : report.curves) {
     if (c.part == "concentration" && c.name == "identity, logit sd 0.6")
@@ -169,34 +171,33 @@ std::vector<NamedChart> charts(const Report& report) {
 Page page(const Report& report) {
   Page page{.title = "horner theory"};
   page.verdict = "Softmax over a long Gaussian prompt is linear attention: " + verdict(report);
+  bool all = true;
   for (const Claim& c : report.claims) {
-    if (c.verdict() != "holds") page.warnings.push_back(c.sentence());
+    all = all && c.verdict() == "holds";
+    if (c.verdict() == "does not hold") page.warnings.push_back(c.sentence());
   }
+  page.tone = report.refuted() > 0 ? Tone::bad : all ? Tone::good : Tone::open;
   std::vector<std::string> pictures;
-  for (const NamedChart& named : charts(report)) pictures.push_back(figure(svg(named.chart)));
+  for (const NamedChart& named : charts(report)) pictures.push_back(figure(named.chart));
   size_t next = 0;
   for (const Words& words : kWords) {
     const size_t count = words.part == std::string("concentration") ? 2
                          : words.part == std::string("dynamics")    ? pictures.size() - next
                                                                     : 1;
     if (count == 0) continue;
-    const std::vector<std::string> own(
-        pictures.begin() + ptrdiff_t(next), pictures.begin() + ptrdiff_t(next + count)
-    );
+    std::string own;
+    for (size_t i = next; i < next + count; ++i) own += pictures[i];
     next += count;
     page.sections.push_back(
         {words.title,
-         paragraph(words.text) + side_by_side(own) +
-             folded("every number", sortable(curve_table(report, words.part)))}
+         paragraph(words.text) + own +
+             folded("Every number", sortable(curve_table(report, words.part)))}
     );
   }
-  page.sections.push_back({"Every claim", sortable(claim_table(report))});
-  page.origin = {
-      {"command", "horner theory"},
-      {"settings", to_line(to_json(report.options))},
-      {"device", report.device},
-      {"dtype", "float64"},
-      {"seconds", fmt::format("{:.0f}", report.seconds)}};
+  page.sections.push_back(
+      {"Claims",
+       folded(fmt::format("Every claim: {}", verdict(report)), sortable(claim_table(report)))}
+  );
   return page;
 }
 

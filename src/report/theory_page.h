@@ -14,6 +14,6 @@ struct NamedChart {
 };
 std::vector<NamedChart> charts(const Report&);
 
-Page page(const Report&);
+Page page(const Report&);  // without its origin
 
 }  // namespace horner::theory

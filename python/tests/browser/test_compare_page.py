@@ -31,9 +31,9 @@ def test_no_problem_in_any_mode(browser: Browser, page: Path) -> None:
 def test_verdict_comes_first(browser: Browser, page: Path) -> None:
     browser.size(1100, 800)
     browser.open(page)
-    assert browser.run("document.querySelector('h1').nextElementSibling.className") == "verdict"
+    assert browser.run("document.querySelector('h1').nextElementSibling.classList.contains('verdict')")
     assert browser.run("[...document.querySelectorAll('h2')].map(h => h.textContent)") == [
-        "Score and state", "Differences", "Runs", "Where it is right", "Trained short, tested long", "Cost",
+        "The task", "Score and state", "Differences", "Runs", "Where it is right", "Trained short, tested long", "Cost",
         "Who reads whom"]
     assert browser.run("document.querySelector('footer').textContent.includes('./horner compare softmax')")
 
@@ -65,3 +65,50 @@ def test_details_open(browser: Browser, page: Path) -> None:
     browser.open(page)
     browser.click("summary", 1)
     assert browser.run("document.querySelectorAll('details')[1].open")
+
+
+def test_a_row_lights_its_lines(browser: Browser, page: Path) -> None:
+    browser.size(1100, 800)
+    browser.open(page)
+    lit = "[...new Set([...document.querySelectorAll('.lit')].map(e => e.dataset.key))]"
+    faint = "getComputedStyle(document.querySelector('svg [data-key=softmax]')).opacity"
+    assert browser.run(lit) == [] and browser.run(faint) == "1"
+    browser.hover("tr[data-key=taylor]")
+    assert browser.run(lit) == ["taylor"] and browser.run(faint) == "0.2"
+    browser.hover("path.mark", 0)
+    assert browser.run(lit) == ["softmax"] and browser.run(faint) == "1"
+    assert browser.run("document.querySelector('tr[data-key=softmax]').classList.contains('lit')")
+    browser.hover("h1")
+    assert browser.run(lit) == []
+
+
+def test_one_colour_per_mixer(browser: Browser, page: Path) -> None:
+    browser.size(1100, 800)
+    browser.open(page)
+    for mixer in ("softmax", "taylor", "rg_lru"):
+        colours = browser.run(
+            f"[...new Set([...document.querySelectorAll('svg [data-key={mixer}] .mark')].map(m => getComputedStyle(m).fill)"
+            f".concat([...document.querySelectorAll('tr[data-key={mixer}] .swatch')]"
+            ".map(s => getComputedStyle(s).backgroundColor)))]")
+        assert len(colours) == 1, (mixer, colours)
+
+
+def test_charts_fit_the_screen(browser: Browser, page: Path) -> None:
+    """Full width on a wide screen; on a phone the narrow drawing, with its legend, in letters of at least 10 px."""
+    shown = """[...document.querySelectorAll('figure svg')].filter(s => s.getClientRects().length)
+        .map(s => [s.classList[1], s.getBoundingClientRect().width / s.parentNode.clientWidth,
+                   12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width])"""
+    for width, kind in ((1280, "wide"), (390, "narrow")):
+        browser.size(width, 800, width < 600)
+        browser.open(page)
+        charts = [row for row in browser.run(shown) if row[0] != "map"]
+        assert charts and all(row[0] == kind and row[1] > 0.98 and row[2] >= 10 for row in charts), charts
+    browser.size(1100, 800)
+
+
+def test_a_foreign_script_does_not_run(browser: Browser, page: Path, tmp_path: Path) -> None:
+    text = page.read_text().replace("</main>", "<script>window.foreign = 1</script><p onclick='1'></p></main>")
+    (tmp_path / "page.html").write_text(text)
+    browser.open(tmp_path / "page.html")
+    assert browser.run("window.foreign === undefined")
+    assert any("Content Security Policy" in problem for problem in browser.problems())

@@ -11,6 +11,7 @@
 //   sum up   rows, differences, crossovers, a verdict in words
 #pragma once
 
+#include "core/origin.h"
 #include "lab/compare/budget.h"
 #include "lab/compare/speed.h"
 #include "lab/runs.h"
@@ -142,6 +143,7 @@ struct CompareResult {
   std::string verdict;
   std::vector<std::string> warnings;
   double seconds = 0;
+  Origin origin;  // the command, commit, seeds, device and date that made it
   Json json() const;
 };
 

@@ -255,6 +255,8 @@ Json CompareResult::json() const {
          {"seconds", t.seconds}}
     );
   }
+  j["origin"] = Json::array();
+  for (const auto& [name, value] : origin) j["origin"].push_back({name, value});
   return j;
 }
 

@@ -1,0 +1,18 @@
+// Files of this folder that the build turns into strings (cmake/embed.cmake), with their hashes.
+#pragma once
+
+#include <string>
+
+namespace horner {
+
+struct Asset {
+  const char* text;
+  const char* sha256;  // 64 hexadecimal digits
+};
+
+extern const Asset picture_css, page_css, page_js;
+
+// 'sha256-BASE64': how a Content-Security-Policy names the one inline script or style it allows.
+std::string policy_hash(const Asset&);
+
+}  // namespace horner

@@ -1,0 +1,111 @@
+// What a comparison's page says and draws.
+#include "report/compare_page.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "report/compare_charts.h"
+#include "report/compare_table.h"
+
+namespace horner {
+namespace {
+
+CompareRow row_of(const std::string& mixer, double score) {
+  CompareRow row;
+  row.mixer = row.settings = mixer;
+  row.scores = {score};
+  row.score = t_interval(row.scores);  // of one seed: no interval
+  row.curve = {{10, row.score}, {20, row.score}};
+  row.state_bytes = 4096;
+  return row;
+}
+
+CompareResult one_seed(const std::string& metric, bool smaller) {
+  CompareResult r;
+  r.metric = metric;
+  r.smaller = smaller;
+  r.task = {{"name", "mqar"}, {"T", 64}};
+  r.rows = {row_of("softmax", .5), row_of("gla", .25)};
+  r.reference = "softmax";
+  r.differences = {{"gla", "softmax", t_interval({-.25}), {-.25, -.3, -.2, 10, 10}}};
+  return r;
+}
+
+TEST(ComparePage, NoBandWithoutAnInterval) {
+  const CompareResult r = one_seed("accuracy", false);
+  EXPECT_EQ(svg(curve_chart(r)).find("class=\"band\""), std::string::npos);
+  CompareResult equal = r;  // three seeds with one score
+  for (CompareRow& row : equal.rows)
+    for (CompareRow::Point& p : row.curve) p.valid = t_interval({.5, .5, .5});
+  EXPECT_EQ(svg(curve_chart(equal)).find("class=\"band\""), std::string::npos);
+  CompareResult many = r;
+  for (CompareRow& row : many.rows)
+    for (CompareRow::Point& p : row.curve) p.valid = t_interval({.9, .99, .999});
+  const Chart chart = curve_chart(many);
+  EXPECT_NE(svg(chart).find("class=\"band\""), std::string::npos);
+  EXPECT_EQ(chart.series[0].points[0].high, 1);  // no share above 1
+}
+
+TEST(ComparePage, SaysWhichWayIsBetter) {
+  const std::string loss = html(compare_page(one_seed("loss", true)));
+  EXPECT_NE(loss.find("Down is the better fit"), std::string::npos);
+  EXPECT_EQ(loss.find("Up is the better fit"), std::string::npos);
+  EXPECT_NE(loss.find("loss, lower is better"), std::string::npos);
+  EXPECT_NE(
+      loss.find("<button type=\"button\">loss</button><small>lower is better</small>"),
+      std::string::npos
+  );
+  const std::string accuracy = html(compare_page(one_seed("accuracy", false)));
+  EXPECT_NE(accuracy.find("Up is the better fit"), std::string::npos);
+  EXPECT_NE(accuracy.find("accuracy, higher is better"), std::string::npos);
+}
+
+TEST(ComparePage, SoftmaxIsNotComparedWithItself) {
+  CompareResult r = one_seed("accuracy", false);
+  for (CompareRow& row : r.rows) row.memory_crossover = row.time_crossover = 0;
+  r.rows[0].settings = "softmax:position.kind=none";
+  const Table table = compare_table(r);
+  EXPECT_EQ(table.rows[0][8], "-");
+  EXPECT_EQ(table.rows[0][9], "-");
+  EXPECT_EQ(table.rows[1][8], "always");
+}
+
+TEST(ComparePage, VerdictHasItsColour) {
+  CompareResult r = one_seed("accuracy", false);
+  r.verdict = "gla is worse.";
+  EXPECT_EQ(compare_page(r).tone, Tone::bad);
+  r.smaller = true;
+  EXPECT_EQ(compare_page(r).tone, Tone::good);
+  r.differences[0].examples = {0, -.1, .1, 10, 10};
+  EXPECT_EQ(compare_page(r).tone, Tone::open);
+  EXPECT_NE(html(compare_page(r)).find("<p class=\"verdict open\">"), std::string::npos);
+}
+
+TEST(ComparePage, BaselinesAreDrawnBesideMixersWithoutState) {
+  CompareResult r = one_seed("accuracy", false);
+  r.rows[1].state_bytes = 0;
+  r.baselines = {{"chance", .1, "any"}};
+  const Chart chart = score_chart(r);
+  EXPECT_GT(chart.series.back().points[0].x, 0);
+}
+
+TEST(ComparePage, EverythingIsEscaped) {
+  const std::string bad = "</script><script>alert(1)</script>";
+  CompareResult r = one_seed(bad, false);
+  r.options.task = r.verdict = r.reference = bad;
+  r.warnings = {bad};
+  r.origin = {{bad, bad}};
+  r.baselines = {{bad, .1, bad}};
+  r.rows[1].mixer = r.rows[1].settings = r.rows[1].lr_note = r.differences[0].a = bad;
+  r.rows[1].slices[bad] = r.rows[1].score;
+  r.rows[1].grid[0] = r.rows[1].score;
+  r.maps = {{bad, 1, {1}}};
+  CompareRun run;
+  run.mixer = run.failure = bad;
+  r.runs = {run};
+  EXPECT_EQ(html(compare_page(r)).find("<script>alert"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace horner
