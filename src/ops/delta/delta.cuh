@@ -1,7 +1,11 @@
 // Kernels of `delta`, as plain parameters. q, k, v, g and beta have H heads each here.
 #pragma once
 
-#include "ops/linear/linear.cuh"
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/rows.h"
 
 namespace horner::cuda {
 

@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
+#include "cuda/tensors.h"
 #include "ops/chunks.h"
 #include "ops/delta/delta.cuh"
-#include "ops/linear/operands_cuda.h"
 
 namespace horner {
 namespace {

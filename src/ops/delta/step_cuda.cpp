@@ -5,9 +5,9 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "cuda/tensors.h"
 #include "ops/delta/delta.cuh"
 #include "ops/delta/delta_cuda.h"
-#include "ops/linear/operands_cuda.h"
 
 namespace horner {
 namespace {

@@ -32,9 +32,9 @@ struct Problem {
   cudaStream_t stream;
 
   Problem(const Inputs& in, const Options& options)
-      : q(readable(in.q)),
-        k(readable(in.k)),
-        v(readable(in.v)),
+      : q(readable(in.q, true)),
+        k(readable(in.k, true)),
+        v(readable(in.v, true)),
         stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
     const std::vector<double> c = series(options);
     double power = 1;
@@ -111,7 +111,7 @@ std::vector<at::Tensor> backward(
   Problem x(in, options);
   cuda::PowerParallel& p = x.p;
   const int64_t G = x.k.size(2);
-  const at::Tensor o = readable(y.o), dO = readable(dy.o);
+  const at::Tensor o = readable(y.o, true), dO = readable(dy.o, true);
   p.wide = G != p.H;
   const auto own = x.q.options(), wide = own.dtype(at::kFloat);
   const at::Tensor dq = at::empty({p.B, p.T, p.H, p.K}, own),
