@@ -42,6 +42,7 @@ Result step(const Inputs& in, const State& state, const Options& options) {
   if (in.g.defined()) {
     g = in.g.detach().to(at::kFloat).contiguous();
     p.g = g.data_ptr<float>();
+    p.per_key = g.dim() == 4;
   }
   if (!state.empty()) {
     S = readable_state(state.parts[0]);
