@@ -174,7 +174,7 @@ def mlstm(x, o):
 
 
 def delta(x, o):
-    """S^ = a_t S_{t-1}, S_t = S^ + beta_t k_t^T (v_t - k_t S^), o_t = scale q_t S_t."""
+    """S^ = diag(a_t) S_{t-1}, S_t = S^ + beta_t k_t^T (v_t - k_t S^), o_t = scale q_t S_t."""
     q, k, v, beta, g = x["q"], x["k"], x["v"], x["beta"], x.get("g")
     T, K, scale = len(q), q.shape[2], o.get("scale", 1)
     out, state = np.zeros((T, H, V), complex), np.zeros((G, K, V), complex)
@@ -182,7 +182,8 @@ def delta(x, o):
         n = h // (H // G)
         S = x["state0"][n] if "state0" in x else state[n] * 0
         for t in range(T):
-            S = S if g is None else np.exp(g[t, n]) * S  # S^ = a_t S_{t-1}
+            a = 1 if g is None else np.reshape(np.exp(g[t, n]), (-1, 1))  # a_t = exp(g_t)
+            S = a * S  # S^ = diag(a_t) S_{t-1}
             e = v[t, n] - k[t, n] @ S  # e_t = v_t - k_t S^
             S = S + beta[t, n] * np.outer(k[t, n], e)  # S_t = S^ + beta_t k_t^T e_t
             out[t, h] = scale * (q[t, h] @ S)  # o_t = scale q_t S_t
@@ -301,16 +302,18 @@ def mlstm_cases():
 
 def delta_cases():
     options = {
-        "plain": ({}, False, False),
-        "gated": ({}, True, False),
-        "state": ({"scale": 0.6}, False, True),
-        "gated_state": ({}, True, True),
+        "plain": ({}, None, False),
+        "gated": ({}, (), False),
+        "state": ({"scale": 0.6}, None, True),
+        "gated_state": ({}, (), True),
+        "channel": ({}, (3,), False),
+        "channel_state": ({"scale": 0.6}, (3,), True),
     }
-    for name, (o, gated, has_state) in options.items():
+    for name, (o, tail, has_state) in options.items():
         draw = Draw("delta/" + name, 13, 3)
         x = draw.qkv() | {"beta": draw.uniform(0.05, 1.95, 13, G)}
         x["k"] /= np.sqrt(np.sum(x["k"] ** 2, axis=3, keepdims=True))  # |k| = 1
-        x |= draw.log_decay() if gated else {}
+        x |= {} if tail is None else draw.log_decay(*tail)
         x |= {"state0": draw.normal(G, 3, V)} if has_state else {}
         yield name, delta, x, o
 

@@ -168,6 +168,28 @@ def deltanet(x: Array, p: Weights, o: dict[str, Any]) -> Array:
     return out @ p("out_weight", D, D).T
 
 
+def kda(x: Array, p: Weights, o: dict[str, Any]) -> Array:
+    """arXiv:2510.26692, the recurrence; gates as in the authors' layer."""
+    H, K = o.get("heads", 4), D // o.get("heads", 4)
+    R = o.get("rank", K)
+    qkv = np.concatenate([x @ p(f"{n}_weight", D, D).T for n in "qkv"], axis=1)
+    qkv = silu(conv(qkv, p("conv_weight", 3 * D, 4)))
+    q, k, v = (heads(part, H) for part in np.split(qkv, 3, axis=1))
+    beta = sigmoid(x @ p("beta_weight", H, D).T) * (2 if o.get("negative") else 1)
+    f = x @ p("decay_down_weight", R, D).T @ p("decay_up_weight", D, R).T
+    dt = heads(softplus(f + p("step_bias", D)), H)
+    gate = x @ p("gate_down_weight", R, D).T @ p("gate_up_weight", D, R).T
+    out = np.zeros((len(x), D))
+    for h in range(H):
+        A, S = np.exp(p("A_log", H)[h]), np.zeros((K, K))
+        for t in range(len(x)):
+            a, b = (z[h][t] / np.sqrt(z[h][t] @ z[h][t] + 1e-6) for z in (q, k))
+            S = np.exp(-A * dt[h][t])[:, None] * S
+            S = S - beta[t, h] * np.outer(b, b @ S) + beta[t, h] * np.outer(b, v[h][t])
+            out[t, K * h : K * h + K] = rms(a @ S / np.sqrt(K), 1e-5) * p("norm_weight", K)
+    return (out * sigmoid(gate + p("gate_up_bias", D))) @ p("out_weight", D, D).T
+
+
 def metala(x: Array, p: Weights, o: dict[str, Any]) -> Array:
     """arXiv:2411.10741, the authors' layer."""
     H, K, V = 2, 4, 8
@@ -334,6 +356,8 @@ EQUATIONS: list[tuple[str, Equation, dict[str, Any]]] = [
     ("conv", gated_conv, {}),
     ("conv", gated_conv, {"kernel": 4, "residual": False}),
     ("norm_attention", norm_attention, {"heads": 2, "normaliser": "exp", "causal": False}),
+    ("kda", kda, {}),
+    ("kda", kda, {"heads": 2, "rank": 3, "negative": True}),
 ]  # fmt: skip
 
 

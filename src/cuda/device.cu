@@ -1,8 +1,22 @@
-// What GPU this is, in words, for the head of a report.
+#include "cuda/device.h"
+
 #include <cuda_runtime.h>
 
 #include <cstdio>
 
+namespace horner::cuda {
+
+int processors() {
+  int device = 0, count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return 1;
+  if (cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+    return 1;
+  return count;
+}
+
+}  // namespace horner::cuda
+
+// What GPU this is, in words, for the head of a report.
 extern "C" const char* horner_describe_gpu(int device) {
   static char text[256];
   cudaDeviceProp properties;

@@ -8,6 +8,7 @@
 #include "mixers/gated_deltanet.h"
 #include "mixers/gla.h"
 #include "mixers/inline_attention.h"
+#include "mixers/kda.h"
 #include "mixers/linear_attention.h"
 #include "mixers/luna.h"
 #include "mixers/mamba2.h"
@@ -210,6 +211,14 @@ const std::vector<MixerType>& mixers() {
             "heads=2,value_heads=4,conv=2",
             "position.kind=selective_rope"},
            {"heads=3", "value_heads=6", "conv=-1", "norm_eps=-1"}}
+      ),
+      row<Kda>(
+          {"kda",
+           "2510.26692",
+           "S_t = (I - b_t k_t^T k_t) diag(a_t) S_{t-1} + b_t k_t^T v_t, o_t = q_t S_t/sqrt K",
+           "heads=8",
+           {"", "negative=true,conv=0", "heads=2,rank=3,expand_k=0.5,conv=2", "position.kind=rope"},
+           {"heads=3", "rank=-1", "conv=-1", "norm_eps=-1"}}
       ),
       row<MetaLa>(
           {"metala",

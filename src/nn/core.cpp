@@ -95,8 +95,8 @@ System system_of(const Core& given) {
   if (core.name() == "delta") {
     const at::Tensor I = at::eye(in.k.size(3), in.k.options());
     s.B = in.beta.unsqueeze(-1) * in.k;
-    s.Lambda = I - s.B.unsqueeze(-1) * in.k.unsqueeze(-2);  // I - beta_t k_t^T k_t
-    s.Lambda = s.Lambda * log_decay(core).exp().unsqueeze(-1);
+    s.Lambda = I - s.B.unsqueeze(-1) * in.k.unsqueeze(-2);      // I - beta_t k_t^T k_t
+    s.Lambda = s.Lambda * log_decay(core).exp().unsqueeze(-2);  // .. diag(a_t)
     s.C = scale_of(core) * in.q;
     return s;
   }

@@ -10,7 +10,7 @@
 //   linear    K          exp(g_t) eta_{t-1}/eta_t        k_t / eta_t       scale q_t
 //   power     C(K+N,N)   exp(g_t) eta_{t-1}/eta_t        m(k_t) / eta_t    W m(scale q_t)
 //   attention T          eta_{t-1}/eta_t                 e_t / eta_t       e^{scale q_t.k_s}, all s
-//   delta     K          exp(g_t) (I - beta_t k_t^T k_t) beta_t k_t        scale q_t
+//   delta     K          (I - beta_t k_t^T k_t) e^{g_t}  beta_t k_t        scale q_t
 //   scan      1          exp(g_t)                        1                 1
 //
 // A normaliser eta (the sum of the weights, or the mixer's own) cancels along the recurrence.

@@ -2,6 +2,7 @@
 // channel, each of them 4 of its 16 numbers h; a warp has 8 channels.
 #include "nn/selective_scan.cuh"
 
+#include "cuda/decay.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 
@@ -95,7 +96,6 @@ __device__ float of_channel(float x) {  // the sum over a channel's four lanes
 }
 
 __device__ float4 load_A(const SelectiveScan& p, const Place& me) {
-  constexpr float kLog2e = 1.4426950408889634f;
   if (!me.any) return {0, 0, 0, 0};
   const float4 A = *reinterpret_cast<const float4*>(p.A + me.channel * kN + 4 * me.part);
   return {A.x * kLog2e, A.y * kLog2e, A.z * kLog2e, A.w * kLog2e};
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         dh = plus(dh, dy, four(m.C[row], me.part));
         const float x = of_channel(dot(dh, B));
         const float4 w = times(times(dh, before[i]), a);
-        const float with_A = of_channel(dot(w, A)) * 0.6931471805599453f;  // A is times log2 e
+        const float with_A = of_channel(dot(w, A)) * (1.f / kLog2e);  // A is times log2 e
         dA = plus(dA, dt, w);
         if (me.part == 0) m.dy[row][me.in_block] = dt * x;  // du: no one reads dy here any more
         if (me.part == 1) m.u[row][me.in_block] = u * x + with_A;  // ddt: nor u

@@ -32,6 +32,8 @@ TEST(PaperSizes, Parameters) {
   EXPECT_EQ(count("luna", "heads=1", D), 4 * D * D + 1812);  // M 16, R 4, E 64, K 64
   EXPECT_EQ(count("luna", "heads=1,map.shared=true", D), 4 * D * D + 1428);
   EXPECT_EQ(count("retnet", "", D), 8 * D * D);
+  // Four projections, two of rank V = D / 4, beta, convolutions, A_log, two biases, norm.
+  EXPECT_EQ(count("kda", "", D), 4 * D * D + D * D + 4 * D + 12 * D + 4 + 2 * D + D / 4);
   EXPECT_EQ(count("mlstm", "", D), 4 * D * D + 2 * (4 * D + 4) + D);
   EXPECT_EQ(count("inline", "heads=2,residual=9", D), 4 * D * D + 4 * D + 10 * D * 32 + 10 * D);
   EXPECT_EQ(count("conv", "", D), D * D + 5 * D);

@@ -22,8 +22,10 @@
 // of all its products; 16 x 64 results over tokens, rounded, are its next operand.
 #pragma once
 
+#include "cuda/chunks.cuh"
+#include "cuda/decay.cuh"
+#include "cuda/mma.cuh"
 #include "ops/delta/delta.cuh"
-#include "ops/linear/per_key/per_key.cuh"
 
 namespace horner::cuda {
 namespace {

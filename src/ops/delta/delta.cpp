@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
-#include "core/check.h"
 #include "ops/chunks.h"
 #include "ops/sample.h"
 
@@ -32,16 +31,19 @@ Result finish(const at::Tensor& y, const at::Tensor& S, const Inputs& in, const 
   return result;
 }
 
+// A decay (...,1,1) or (...,1,K) as a factor of the rows of a state (...,K,V).
+at::Tensor of_rows(const at::Tensor& g) { return g.transpose(-1, -2); }
+
 Result recurrent(const Inputs& in, const State& state, const Options& options, Saved*) {
   auto [x, S] = problem(in, state, options);
   std::vector<at::Tensor> y;
   for (int64_t t = 0; t < x.v.size(-2); ++t) {
     const at::Tensor k = x.k.narrow(-2, t, 1), v = x.v.narrow(-2, t, 1),
                      beta = x.beta.narrow(-2, t, 1);
-    if (x.g.defined()) S = x.g.narrow(-2, t, 1).exp() * S;  // a_t S_{t-1}
-    const at::Tensor e = v - at::matmul(k, S);              // e_t = v_t - k_t (a_t S_{t-1})
-    S = S + at::matmul(k.transpose(-1, -2), beta * e);      // S_t = a_t S_{t-1} + beta_t k_t^T e_t
-    y.push_back(at::matmul(x.q.narrow(-2, t, 1), S));       // o_t = q_t S_t
+    if (x.g.defined()) S = of_rows(x.g.narrow(-2, t, 1)).exp() * S;  // S^ = diag(a_t) S_{t-1}
+    const at::Tensor e = v - at::matmul(k, S);                       // e_t = v_t - k_t S^
+    S = S + at::matmul(k.transpose(-1, -2), beta * e);               // S_t = S^ + beta_t k_t^T e_t
+    y.push_back(at::matmul(x.q.narrow(-2, t, 1), S));                // o_t = q_t S_t
   }
   return finish(at::cat(y, -2), S, in, options);
 }
@@ -52,7 +54,7 @@ Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options&
                    beta = to_chunks(x.beta, C);  // (B,G,1,n,C,.)
   const at::Tensor g = x.g.defined() ? to_chunks(x.g, C) : x.g;
   at::Tensor q = to_chunks(x.q, C);
-  const at::Tensor P = decayed_products(q, k, g);  // M * Q K^T
+  const at::Tensor P = decayed_products(q, k, g);
   const at::Tensor L = beta * decayed_products(k, k, g).tril(-1);
   at::Tensor read = k, write = k, total;  // e^G K, e^{G_C-G} K
   if (g.defined()) {
@@ -60,7 +62,7 @@ Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options&
     q = from_start * q;
     read = from_start * k;
     write = until_end(g).exp() * k;
-    total = g.sum(-2, true).exp();  // e^{G_C}  (B,G,1,n,1,1)
+    total = of_rows(g.sum(-2, true)).exp();  // e^{G_C}  (B,G,1,n,1,1) or (B,G,1,n,K,1)
   }
   const at::Tensor solved = at::linalg_solve_triangular(  // (I + L)^-1 diag(beta) [V, e^G K]
       L,
@@ -77,8 +79,8 @@ Result chunks_of(int64_t C, const Inputs& in, const State& state, const Options&
     entering.push_back(S);
     const at::Tensor U = values.select(3, i) - product(keys.select(3, i), S);
     errors.push_back(U);
-    if (g.defined()) S = total.select(3, i) * S;
-    S = S + product(write.select(3, i).transpose(-1, -2), U);  // S' = e^{G_C} S + (e^{G_C-G} K)^T U
+    if (g.defined()) S = total.select(3, i) * S;               // S' = diag(e^{G_C}) S
+    S = S + product(write.select(3, i).transpose(-1, -2), U);  // + (e^{G_C-G} K)^T U
   }
   const at::Tensor y = product(q, at::stack(entering, 3)) + product(P, at::stack(errors, 3));
   return finish(from_chunks(y, x.v.size(-2)), S, in, options);
@@ -97,14 +99,6 @@ State zero_state(const Inputs& in, const c10::SymInt&, const Options&) {
   return {{at::zeros_symint(
       {in.k.sym_size(0), in.k.sym_size(2), in.k.sym_size(3), in.v.sym_size(3)}, like
   )}};
-}
-
-void check(const Inputs& in, const State&, const Options&) {
-  HORNER_CHECK(
-      !in.g.defined() || in.g.dim() == 3,
-      "[delta] g must be (B,T,G), one decay per head, got {} dimensions",
-      in.g.dim()
-  );
 }
 
 Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) {
@@ -131,7 +125,7 @@ Op delta_op() {
   Op op{
       .name = "delta",
       .equation =
-          "S_t = a_t (I - beta_t k_t^T k_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
+          "S_t = (I - beta_t k_t^T k_t) diag(a_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
       .inputs = {kQ, kK, kV, kBeta, kMaybeG},
       .options = {"form", "chunk", "scale", "final_state"},
       .forms =
@@ -144,11 +138,13 @@ Op delta_op() {
            {.name = forms::kChunked, .forward = chunked}},
       .zero_state = zero_state,
       .sample = sample,
-      .check = check,
       .pads = pads,
       .flops = flops,
   };
-  op.variants = {{"delta rule", op.defaults}, {"gated delta rule", op.defaults, "head"}};
+  op.variants = {
+      {"delta rule", op.defaults},
+      {"gated delta rule", op.defaults, "head"},
+      {"decay per key", op.defaults, "key"}};
   return op;
 }
 

@@ -1,7 +1,11 @@
 // Kernels of `delta`, as plain parameters. q, k, v, g and beta have H heads each here.
 #pragma once
 
-#include "ops/linear/linear.cuh"
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "cuda/rows.h"
 
 namespace horner::cuda {
 
@@ -18,12 +22,13 @@ struct DeltaTokens {
   Type type = Type::f32;
   const void *q = nullptr, *k = nullptr, *v = nullptr;  // (B,T,H,.) contiguous
   const void *g = nullptr, *beta = nullptr;             // (B,T,H), accumulator's type; g null: none
+  bool per_key = false;                                 // g is (B,T,H,K)
   const void* first = nullptr;                          // (B,H,K,V), accumulator's type; null: 0
   void *o = nullptr, *last = nullptr;                   // last null: not wanted
   // backward
   const void *dout = nullptr, *dlast = nullptr;  // dlast null: 0
   void *dq = nullptr, *dk = nullptr;             // (blocks,B,T,H,K)
-  void *dg = nullptr, *dbeta = nullptr;          // (blocks,B,T,H); dg null: not wanted
+  void *dg = nullptr, *dbeta = nullptr;          // (blocks,..) of g and beta; dg null: not wanted
   void *dv = nullptr, *dfirst = nullptr;         // (B,T,H,V); dfirst null: not wanted
   void* starts = nullptr;  // (B,H,blocks,segments,rows,columns): the state that enters each segment
   void* inside = nullptr;  // (B,H,blocks,kDeltaSegment,rows,columns): before each token of one
@@ -39,6 +44,7 @@ struct DeltaStep {
   Type type = Type::f32;
   Rows q, k, v;                               // (B,1,H,K), (B,1,G,K), (B,1,G,V)
   const float *g = nullptr, *beta = nullptr;  // (B,G); g null: none
+  bool per_key = false;                       // g is (B,G,K)
   const float* first = nullptr;               // (B,G,K,V), 16 byte aligned; null: 0
   float* last = nullptr;                      // null: not wanted
   void* o = nullptr;                          // (B,1,H,V)

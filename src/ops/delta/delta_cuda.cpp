@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
+#include "cuda/tensors.h"
 #include "ops/chunks.h"
 #include "ops/delta/delta.cuh"
-#include "ops/linear/operands_cuda.h"
 
 namespace horner {
 namespace {
@@ -30,6 +30,7 @@ std::string refuses_chunked(const Inputs& in, const State& state, const Options&
   const int64_t K = in.q.size(3), V = in.v.size(3);
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
+  if (in.g.defined() && in.g.dim() == 4) return "its decay is per head";
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
   if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < 167 * 1024)
     return "it needs sm_80 or later and 167 KB of shared memory";
@@ -124,6 +125,7 @@ cuda::DeltaTokens batch_rows(const Problem& x, int64_t first, int64_t count) {
   p.k = row(x.k);
   p.v = row(x.v);
   p.g = row(x.g);
+  p.per_key = x.g.defined() && x.g.dim() == 4;
   p.beta = row(x.beta);
   p.first = row(x.S0);
   return p;
@@ -175,9 +177,10 @@ std::vector<at::Tensor> recurrent_backward(
   const at::Tensor inside = at::empty({count, place, cuda::kDeltaSegment}, like);
   for (int64_t b = 0; b < x.B; b += count) {
     const int64_t n = std::min(count, x.B - b);
-    const at::Tensor q = at::empty({blocks, n, x.T, x.H, x.K}, like), k = at::empty_like(q);
-    const at::Tensor beta = at::empty({blocks, n, x.T, x.H}, like), g = at::empty_like(beta);
     cuda::DeltaTokens p = batch_rows(x, b, n);
+    const at::Tensor q = at::empty({blocks, n, x.T, x.H, x.K}, like), k = at::empty_like(q);
+    const at::Tensor beta = at::empty({blocks, n, x.T, x.H}, like);
+    const at::Tensor g = at::empty_like(p.per_key ? q : beta);
     p.dout = data(out.narrow(0, b, n));
     p.dv = data(dv.narrow(0, b, n));
     if (dlast.defined()) p.dlast = data(dlast.narrow(0, b, n));

@@ -1,9 +1,10 @@
 // `delta`, level 1: the definition, token by token. The oracle of the chunked kernels.
 //
-//   S^ = a_t S_{t-1}    e = v_t - k_t S^    S_t = S^ + b_t k_t^T e    o_t = scale q_t S_t
+//   S^ = diag(a_t) S_{t-1}    e = v_t - k_t S^    S_t = S^ + b_t k_t^T e    o_t = scale q_t S_t
 // backward, with Z the gradient of S_t:
 //   Z += scale q_t^T do_t    dv = b_t k_t Z    db = e.(k_t Z)    dq = scale do_t S_t^T
-//   dk = b_t e Z^T - dv S^^T    Z^ = Z - k_t^T dv    dg = <Z^, S^>    Z' = a_t Z^
+//   dk = b_t e Z^T - dv S^^T    Z^ = Z - k_t^T dv    dg = <Z^, S^>    Z' = diag(a_t) Z^
+// A decay per key has dg of each key: the sum over its row.
 #include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/delta/delta.cuh"
@@ -13,7 +14,6 @@ namespace {
 
 constexpr int kLanes = 8;  // that share a column of the state
 constexpr int kColumns = kDeltaColumns, kThreads = kLanes * kColumns, kWarps = kThreads / 32;
-constexpr int kTile = 8;  // tokens between two barriers
 
 template <class A>
 __device__ A lanes_sum(A x) {  // over the lanes of a column
@@ -29,15 +29,17 @@ __device__ A columns_sum(A x) {  // over the four columns of a warp
 
 // A block owns kColumns columns of the state of one (b, h). Thread (c, i) owns rows i, i + 8, .. of column c, in
 // registers. Shared memory: kTile tokens of all inputs, and the warps' shares of sums over columns.
-template <class T, class A, int kSlots>
+template <class T, class A, int kSlots, bool kPerKey>
 struct Block {
-  static constexpr int kRows = kSlots * kLanes;
+  static constexpr int kRows = kSlots * kLanes, kDecays = kPerKey ? kRows : 1;
+  static constexpr int kTile = kPerKey ? 4 : 8;  // tokens between two barriers
   struct Memory {
     A q[kTile][kRows], k[kTile][kRows], v[kTile][kColumns], dout[kTile][kColumns];
-    A a[kTile], b[kTile];
+    A a[kTile][kDecays], b[kTile];
   };
   struct Sums {
-    A dq[kTile][kWarps][kRows], dk[kTile][kWarps][kRows], dg[kTile][kWarps], db[kTile][kWarps];
+    A dq[kTile][kWarps][kRows], dk[kTile][kWarps][kRows];
+    A dg[kTile][kWarps][kDecays], db[kTile][kWarps];
   };
 
   const DeltaTokens& p;
@@ -84,6 +86,7 @@ struct Block {
       const int64_t at = token(start + n) * p.K + r;
       m.q[n][r] = r < p.K ? wide<A>(static_cast<const T*>(p.q)[at]) : A(0);
       m.k[n][r] = r < p.K ? wide<A>(static_cast<const T*>(p.k)[at]) : A(0);
+      if (kPerKey) m.a[n][r] = r < p.K ? exp(static_cast<const A*>(p.g)[at]) : A(1);
     }
     for (int e = threadIdx.x; e < count * kColumns; e += kThreads) {
       const int n = e / kColumns, col = int(block) * kColumns + e % kColumns;
@@ -94,19 +97,21 @@ struct Block {
     }
     if (threadIdx.x < count) {
       const int64_t at = token(start + threadIdx.x);
-      m.a[threadIdx.x] = p.g ? exp(static_cast<const A*>(p.g)[at]) : A(1);
+      if (!kPerKey) m.a[threadIdx.x][0] = p.g ? exp(static_cast<const A*>(p.g)[at]) : A(1);
       m.b[threadIdx.x] = static_cast<const A*>(p.beta)[at];
     }
     __syncthreads();
     return count;
   }
 
+  __device__ A decay(int n, int r) const { return m.a[n][kPerKey ? r : 0]; }
+
   // S_t from S_{t-1}.
   __device__ void advance(int n) {
     A known = 0;
 #pragma unroll
     for (int j = 0; j < kSlots; ++j) {
-      S[j] *= m.a[n];
+      S[j] *= decay(n, i + kLanes * j);
       known += m.k[n][i + kLanes * j] * S[j];
     }
     const A e = m.v[n][c] - lanes_sum(known);
@@ -132,11 +137,11 @@ struct Block {
 
   // One token back: S is S_{t-1}, Z the gradient of S_t.
   __device__ void retreat(A (&Z)[kSlots], int n, int64_t t, Sums& sums) {
-    const A a = m.a[n], beta = m.b[n], dout = m.dout[n][c] * A(p.scale);
+    const A beta = m.b[n], dout = m.dout[n][c] * A(p.scale);
     A known = 0;
 #pragma unroll
     for (int j = 0; j < kSlots; ++j) {
-      S[j] *= a;
+      S[j] *= decay(n, i + kLanes * j);
       known += m.k[n][i + kLanes * j] * S[j];
     }
     const A e = m.v[n][c] - lanes_sum(known);
@@ -158,12 +163,17 @@ struct Block {
       const A dk = columns_sum(beta * e * Z[j] - S[j] * dv);
       if (lane < kLanes) sums.dq[n][warp][r] = dq, sums.dk[n][warp][r] = dk;
       Z[j] -= k * dv;
-      dg += Z[j] * S[j];
-      Z[j] *= a;
+      dg = (kPerKey ? A(0) : dg) + Z[j] * S[j];
+      if constexpr (kPerKey) {
+        dg = columns_sum(dg);
+        if (lane < kLanes) sums.dg[n][warp][r] = dg;
+      }
+      Z[j] *= decay(n, r);
     }
-    dg = columns_sum(lanes_sum(dg));
+    if (!kPerKey) dg = columns_sum(lanes_sum(dg));
     const A db = columns_sum(e * kz);
-    if (lane == 0) sums.dg[n][warp] = dg, sums.db[n][warp] = db;
+    if (lane == 0) sums.db[n][warp] = db;
+    if (lane == 0 && !kPerKey) sums.dg[n][warp][0] = dg;
     if (i == 0 && mine) static_cast<A*>(p.dv)[token(t) * p.V + column] = dv;
   }
 
@@ -178,12 +188,18 @@ struct Block {
       const int64_t at = (offset + token(start + n)) * p.K + r;
       static_cast<A*>(p.dq)[at] = dq;
       static_cast<A*>(p.dk)[at] = dk;
+      if constexpr (kPerKey) {
+        A dg = 0;
+        for (int w = 0; w < kWarps; ++w) dg += sums.dg[n][w][r];
+        if (p.dg) static_cast<A*>(p.dg)[at] = dg;
+      }
     }
     if (threadIdx.x < count) {
       A dg = 0, db = 0;
-      for (int w = 0; w < kWarps; ++w) dg += sums.dg[threadIdx.x][w], db += sums.db[threadIdx.x][w];
+      for (int w = 0; w < kWarps; ++w)
+        dg += sums.dg[threadIdx.x][w][0], db += sums.db[threadIdx.x][w];
       const int64_t at = offset + token(start + threadIdx.x);
-      if (p.dg) static_cast<A*>(p.dg)[at] = dg;
+      if (p.dg && !kPerKey) static_cast<A*>(p.dg)[at] = dg;
       static_cast<A*>(p.dbeta)[at] = db;
     }
   }
@@ -233,40 +249,51 @@ struct Block {
   }
 };
 
-template <class T, class A, int kSlots>
+template <class T, class A, int kSlots, bool kPerKey>
 __global__ void __launch_bounds__(kThreads, 1)
     forward_kernel(const __grid_constant__ DeltaTokens p) {
   HORNER_DYNAMIC_MEMORY(memory);
-  Block<T, A, kSlots>(p, memory).forward();
+  Block<T, A, kSlots, kPerKey>(p, memory).forward();
 }
 
-template <class T, class A, int kSlots>
+template <class T, class A, int kSlots, bool kPerKey>
 __global__ void __launch_bounds__(kThreads, 1)
     backward_kernel(const __grid_constant__ DeltaTokens p) {
   HORNER_DYNAMIC_MEMORY(memory);
-  using Own = Block<T, A, kSlots>;
+  using Own = Block<T, A, kSlots, kPerKey>;
   Own(p, memory).backward(
       *reinterpret_cast<typename Own::Sums*>(memory + sizeof(typename Own::Memory))
   );
 }
 
-template <class T, class A, int kSlots>
+template <class T, class A, int kSlots, bool kPerKey>
 cudaError_t run(const DeltaTokens& p, bool backward, cudaStream_t stream) {
-  using Own = Block<T, A, kSlots>;
+  using Own = Block<T, A, kSlots, kPerKey>;
   const int64_t blocks = p.B * p.H * delta_blocks(p.V);
   const size_t bytes = sizeof(typename Own::Memory);
-  if (!backward) return launch(forward_kernel<T, A, kSlots>, blocks, kThreads, bytes, stream, p);
+  if (!backward)
+    return launch(forward_kernel<T, A, kSlots, kPerKey>, blocks, kThreads, bytes, stream, p);
   return launch(
-      backward_kernel<T, A, kSlots>, blocks, kThreads, bytes + sizeof(typename Own::Sums), stream, p
+      backward_kernel<T, A, kSlots, kPerKey>,
+      blocks,
+      kThreads,
+      bytes + sizeof(typename Own::Sums),
+      stream,
+      p
   );
+}
+
+template <class T, class A, bool kPerKey>
+cudaError_t run(const DeltaTokens& p, bool backward, cudaStream_t stream) {
+  if (p.K <= 64) return run<T, A, 8, kPerKey>(p, backward, stream);
+  if (p.K <= 128) return run<T, A, 16, kPerKey>(p, backward, stream);
+  if constexpr (sizeof(A) == 4) return run<T, A, 32, kPerKey>(p, backward, stream);
+  return cudaErrorInvalidValue;
 }
 
 template <class T, class A>
 cudaError_t run(const DeltaTokens& p, bool backward, cudaStream_t stream) {
-  if (p.K <= 64) return run<T, A, 8>(p, backward, stream);
-  if (p.K <= 128) return run<T, A, 16>(p, backward, stream);
-  if constexpr (sizeof(A) == 4) return run<T, A, 32>(p, backward, stream);
-  return cudaErrorInvalidValue;
+  return p.per_key ? run<T, A, true>(p, backward, stream) : run<T, A, false>(p, backward, stream);
 }
 
 cudaError_t run(const DeltaTokens& p, bool backward, cudaStream_t stream) {

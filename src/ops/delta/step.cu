@@ -1,6 +1,6 @@
 // `delta`, one token: the state is read once and written once.
 //
-//   e = v - a k S        S = a S + b k^T e        o = scale q S
+//   e = v - k (a S)        S = a S + b k^T e        o = scale q S        a per head, or per key (a row of S)
 #include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/delta/delta.cuh"
@@ -12,7 +12,7 @@ constexpr int kThreads = 256, kLanes = 16, kColumns = 4 * kLanes, kParts = kThre
 
 // A block owns 64 columns of the state of one (b, head of k and v), a thread four of them in every 16th row, in registers.
 // The query heads of a group read it one after the other.
-template <class T, int kRows>
+template <class T, int kRows, bool kPerKey>
 __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
     step_kernel(const __grid_constant__ DeltaStep p) {
   __shared__ float4 known[kParts][kLanes], asked[kParts][kLanes];  // k S, q S
@@ -45,20 +45,31 @@ __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
   const int own = int(threadIdx.x);  // a row: all are loaded before one is waited for
   const auto load = [&](const T* x) { return own < p.K ? wide<float>(x[own]) : 0.f; };
   const float key_own = load(row(p.k, head)), query_own = load(row(p.q, head * group));
-  const float g = p.g ? p.g[state] : 0.f, beta = p.beta[state];
+  const float g = p.g && !kPerKey ? p.g[state] : 0.f, beta = p.beta[state];
   float4 e = {0.f, 0.f, 0.f, 0.f};
   if (inside) {
     const T* v = row(p.v, head) + column;
     e = {wide<float>(v[0]), wide<float>(v[1]), wide<float>(v[2]), wide<float>(v[3])};
   }
   if (own < kParts * kRows) keys[own] = key_own, queries[own] = query_own;
-  __syncthreads();
+  if constexpr (kPerKey) {
+    __shared__ float decays[kParts * kRows];
+    if (own < p.K) decays[own] = expf(p.g[int64_t(state) * p.K + own]);
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kRows; ++j) {
+      const float a = decays[min(part + kParts * j, p.K - 1)];  // rows from K on are 0
+      S[j].x *= a, S[j].y *= a, S[j].z *= a, S[j].w *= a;
+    }
+  } else {
+    __syncthreads();
+  }
   known[part][lane] = product(keys);
   for (int n = 0; n < group; ++n) {
     if (n > 0 && own < kParts * kRows) queries[own] = load(row(p.q, head * group + n));
     __syncthreads();
     if (n == 0) {
-      const float a = expf(g);
+      const float a = kPerKey ? 1.f : expf(g);
 #pragma unroll 4
       for (int m = 0; m < kParts; ++m) {  // e = v - a k S
         const float4 u = known[m][lane];
@@ -86,13 +97,18 @@ __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
   }
 }
 
-template <class T>
+template <class T, bool kPerKey>
 cudaError_t run(const DeltaStep& p, cudaStream_t stream) {
   const int64_t blocks = p.B * p.G * ((p.V + kColumns - 1) / kColumns);
-  const auto kernel = p.K <= 4 * kParts   ? step_kernel<T, 4>
-                      : p.K <= 8 * kParts ? step_kernel<T, 8>
-                                          : step_kernel<T, 16>;
+  const auto kernel = p.K <= 4 * kParts   ? step_kernel<T, 4, kPerKey>
+                      : p.K <= 8 * kParts ? step_kernel<T, 8, kPerKey>
+                                          : step_kernel<T, 16, kPerKey>;
   return launch(kernel, blocks, kThreads, size_t(0), stream, p);
+}
+
+template <class T>
+cudaError_t run(const DeltaStep& p, cudaStream_t stream) {
+  return p.per_key ? run<T, true>(p, stream) : run<T, false>(p, stream);
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "cuda/tensors.h"
 #include "ops/delta/delta.cuh"
 #include "ops/delta/delta_cuda.h"
-#include "ops/linear/operands_cuda.h"
 
 namespace horner {
 namespace {
@@ -41,6 +41,7 @@ Result step(const Inputs& in, const State& state, const Options& options, Saved*
   if (in.g.defined()) {
     g = in.g.detach().to(at::kFloat).contiguous();
     p.g = g.data_ptr<float>();
+    p.per_key = g.dim() == 4;
   }
   if (!state.empty()) {
     S = readable_state(state.parts[0]);

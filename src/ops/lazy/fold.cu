@@ -22,9 +22,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) fold_kernel(
   const FlatStream<kThreads, kRing> stream{
       reinterpret_cast<float4*>(memory) + t, p.S ? p.S + first : nullptr, part.mine, flat.stride};
   stream.start();
-  const Rows<T> keys(p.ring_k, p, kv, p.K), values(p.ring_v, p, kv, p.V);
+  const WaitingRows<T> keys(p.ring_k, p, kv, p.K), values(p.ring_v, p, kv, p.V);
   if (gates > 0) {
-    decays<kThreads>(p, Rows<float>(p.ring_g, p, kv, gates), t, left, kept);
+    decays<kThreads>(p, WaitingRows<float>(p.ring_g, p, kv, gates), t, left, kept);
     __syncthreads();
   }
   for_rows<kSeries, kThreads>(p, t, [&](int row, int order, int i, int j) {

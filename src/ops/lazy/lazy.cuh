@@ -12,7 +12,7 @@
 
 namespace horner::cuda {
 
-enum class Gate { none, head, key };
+enum class LazyGate { none, head, key };
 
 struct LazyTokens {
   int64_t B = 0;
@@ -21,14 +21,14 @@ struct LazyTokens {
   int features = 0, order = 0;  // rows of S
   bool normalise = false, bf16 = false;
   int n = 0, fold = 0;  // tokens since S, the one of this call included; room in the ring
-  Gate gate = Gate::none;
+  LazyGate gate = LazyGate::none;
   void *ring_k = nullptr, *ring_v = nullptr;  // (B,fold,G,K), (B,fold,G,V)
   float* ring_g = nullptr;                    // (B,fold,G) or (B,fold,G,K)
   const float* S = nullptr;                   // (B,G,features,V~); null: zero
   bool overlaps = false;                      // sm_90: with the end of the kernel before it
 
   __host__ __device__ int gates() const {  // decays of a token
-    return gate == Gate::none ? 0 : gate == Gate::head ? 1 : K;
+    return gate == LazyGate::none ? 0 : gate == LazyGate::head ? 1 : K;
   }
 };
 

@@ -44,14 +44,6 @@ std::string refuses_power(const Inputs& token, const Lazy& lazy, const Options& 
   return why.empty() ? refuses_any(token, lazy) : why;
 }
 
-// Rows of whole units of 16 bytes.
-at::Tensor readable(const at::Tensor& x) {
-  const int64_t unit = 16 / x.element_size();
-  const bool whole = x.stride(3) == 1 && x.stride(0) % unit == 0 && x.stride(2) % unit == 0 &&
-                     reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
-  return whole ? x : x.clone(at::MemoryFormat::Contiguous);
-}
-
 // What reading and folding share. S must live until the kernel has been launched.
 void describe(
     cuda::LazyTokens& p,
@@ -75,7 +67,7 @@ void describe(
   p.ring_k = lazy.ring.k.data_ptr();
   p.ring_v = lazy.ring.v.data_ptr();
   if (token.g.defined()) {
-    p.gate = token.g.dim() == 4 ? cuda::Gate::key : cuda::Gate::head;
+    p.gate = token.g.dim() == 4 ? cuda::LazyGate::key : cuda::LazyGate::head;
     p.ring_g = lazy.ring.g.data_ptr<float>();
   }
   if (S.defined()) p.S = S.data_ptr<float>();
@@ -88,7 +80,8 @@ at::Tensor state_of(const Lazy& lazy) {
 template <const char* op>
 at::Tensor read(const Inputs& token, const Lazy& lazy, const Options& options) {
   const c10::cuda::CUDAGuard device(token.v.device());
-  const at::Tensor q = readable(token.q), k = readable(token.k), v = readable(token.v);
+  const at::Tensor q = readable(token.q, true), k = readable(token.k, true),
+                   v = readable(token.v, true);
   const at::Tensor g = token.g.defined() ? token.g.contiguous() : token.g, S = state_of(lazy);
   cuda::LazyRead p;
   describe(p, op, token, lazy, options, S);

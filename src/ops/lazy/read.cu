@@ -32,8 +32,8 @@ struct Unit {
 template <class T, bool kSeries, int kTokens>
 __device__ void read_tokens(
     const LazyRead& p,
-    const Rows<T>& keys,
-    const Rows<T>& values,
+    const WaitingRows<T>& keys,
+    const WaitingRows<T>& values,
     const T* q,
     int t,
     const float* left,
@@ -96,12 +96,12 @@ __global__ void __launch_bounds__(kStream + kTokens, kBlocks)
 #endif
   if (t >= kStream) {
     const int own = t - kStream, b = kv / p.G, g_head = kv % p.G;
-    const Rows<T> keys(p.ring_k, p, kv, p.K, p.k, b * p.k_b + g_head * p.k_h);
-    const Rows<T> values(p.ring_v, p, kv, p.V, p.v, b * p.v_b + g_head * p.v_h);
-    const Rows<float> decay_rows(p.ring_g, p, kv, p.gates(), p.g, int64_t(kv) * p.gates());
+    const WaitingRows<T> keys(p.ring_k, p, kv, p.K, p.k, b * p.k_b + g_head * p.k_h);
+    const WaitingRows<T> values(p.ring_v, p, kv, p.V, p.v, b * p.v_b + g_head * p.v_h);
+    const WaitingRows<float> decay_rows(p.ring_g, p, kv, p.gates(), p.g, int64_t(kv) * p.gates());
     decays<kTokens>(p, decay_rows, own, left, kept);
-    if (p.gate == Gate::head) meet<2, kTokens>();
-    if (p.gate == Gate::key) __syncthreads();
+    if (p.gate == LazyGate::head) meet<2, kTokens>();
+    if (p.gate == LazyGate::key) __syncthreads();
     read_tokens<T, kSeries, kTokens>(p, keys, values, q, own, left, weights, sums);
     if (head % (p.H / p.G) == 0) {
       keys.template keep<kTokens>(own, p.K);
@@ -115,10 +115,10 @@ __global__ void __launch_bounds__(kStream + kTokens, kBlocks)
         p.S ? part.mine : 0,
         flat.stride};
     stream.start();
-    if (p.gate == Gate::key) __syncthreads();
+    if (p.gate == LazyGate::key) __syncthreads();
     for_rows<kSeries, kStream>(p, t, [&](int row, int order, int i, int j) {
       const float c = order == 0 ? p.c0 : order == 1 ? p.c1 : i == j ? p.c2 : 2.f * p.c2;
-      const float A = p.gate == Gate::key ? kept[row] : 1.f;
+      const float A = p.gate == LazyGate::key ? kept[row] : 1.f;
       features[row] = c * monomial(q, order, i, j) * A;
     });
     int row[4];
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kStream + kTokens, kBlocks)
     for (int r = 0; r < flat.rows; ++r) sum += shares[r * flat.C + t];
     if (t < part.lead) sum += ends[t];
     if (t >= flat.C - part.tail) sum += ends[part.lead + t - (flat.C - part.tail)];
-    if (p.gate == Gate::head) sum *= kept[0];
+    if (p.gate == LazyGate::head) sum *= kept[0];
     sum += sums[t];
   }
   if (p.normalise) {

@@ -10,17 +10,19 @@ namespace horner::cuda {
 
 // Rows of one head of k and v: those in the ring, then, where it is not there yet, that of the token itself.
 template <class T>
-struct Rows {
+struct WaitingRows {
   T* ring;
   int stride, waits;
   const T* own = nullptr;
 
-  __device__ Rows(void* ring, const LazyTokens& p, int kv, int width)
+  __device__ WaitingRows(void* ring, const LazyTokens& p, int kv, int width)
       : ring(static_cast<T*>(ring) + (int64_t(kv / p.G) * p.fold * p.G + kv % p.G) * width),
         stride(p.G * width),
         waits(p.n) {}
-  __device__ Rows(void* all, const LazyTokens& p, int kv, int width, const void* token, int64_t at)
-      : Rows(all, p, kv, width) {
+  __device__ WaitingRows(
+      void* all, const LazyTokens& p, int kv, int width, const void* token, int64_t at
+  )
+      : WaitingRows(all, p, kv, width) {
     waits = p.n - 1;
     own = static_cast<const T*>(token) + at;
   }
@@ -34,7 +36,7 @@ struct Rows {
 
 // Decays per head, for a warp: left(j, a_j) of each token, and A in all lanes.
 template <class F>
-__device__ float decay(const Rows<float>& rows, int n, F&& left) {
+__device__ float decay(const WaitingRows<float>& rows, int n, F&& left) {
   const int lane = int(threadIdx.x) % 32;
   float sum = lane < n ? *rows[lane] : 0.f;
 #pragma unroll
@@ -45,7 +47,7 @@ __device__ float decay(const Rows<float>& rows, int n, F&& left) {
 }
 // Decays per key, for a thread: the same of key i.
 template <class F>
-__device__ float decay(const Rows<float>& rows, int n, int i, F&& left) {
+__device__ float decay(const WaitingRows<float>& rows, int n, int i, F&& left) {
   float sum = 0.f;
 #pragma unroll 4
   for (int j = n - 1; j >= 0; --j) {
@@ -57,7 +59,9 @@ __device__ float decay(const Rows<float>& rows, int n, int i, F&& left) {
 }
 // All of them by kThreads threads, of which this is t: a_j (n,gates) and A (gates).
 template <int kThreads>
-__device__ void decays(const LazyTokens& p, const Rows<float>& g, int t, float* left, float* kept) {
+__device__ void decays(
+    const LazyTokens& p, const WaitingRows<float>& g, int t, float* left, float* kept
+) {
   const int gates = p.gates();
   if (gates == 1 && t < 32) kept[0] = decay(g, p.n, [&](int j, float a) { left[j] = a; });
   for (int i = t; gates > 1 && i < gates; i += kThreads)

@@ -22,27 +22,11 @@
 
 #include <cstdint>
 
+#include "cuda/rows.h"
+
 namespace horner::cuda {
 
-enum class Type { f64, f32, f16, bf16 };
 enum class Decay { none, head, rows, columns };
-
-// A tensor (B,T,heads,width), last dimension contiguous, strides in elements. Query head h of the sweep
-// reads head h / group.
-struct Rows {
-  void* data = nullptr;
-  int64_t b = 0, t = 0, h = 0;
-  int group = 1;
-};
-
-// A state (B,heads,R,N), any strides, in the accumulator's type; data == nullptr: zero, or not wanted.
-// part: the stride between those of the parts of the time.
-struct StateView {
-  void* data = nullptr;
-  int64_t b = 0, h = 0, r = 0, n = 0;
-  int group = 1;
-  int64_t part = 0;
-};
 
 // norm = sum, level 2: o_t = num_t / max(den_t, eps), den_t = scale q_t z_t, where z is the column that S gains for
 // v = 1. Its gradient is that of the numerator, with do' = do / den in the place of do, and a value more, which is 1:
@@ -92,14 +76,14 @@ cudaError_t step(const Sweep&, cudaStream_t);
 
 // dg from rho and kappa (B,T,C), g (B,T,C), X (B,C) or null, in the accumulator's type; carried: whether
 // a state came in. Level 1.
-struct Gate {
+struct GateGradient {
   int64_t B = 0, T = 0, C = 0;
   const void *rho = nullptr, *kappa = nullptr, *g = nullptr, *X = nullptr;
   void* dg = nullptr;
   bool carried = false;
   Type type = Type::f32;  // f64 or f32
 };
-cudaError_t recurrent_gate(const Gate&, cudaStream_t);
+cudaError_t recurrent_gate(const GateGradient&, cudaStream_t);
 
 // Level 2: chunks of 64 tokens on the tensor cores of sm_90a, bf16, R <= 128, decay none or per head. More values than
 // 128, which are rows of dq and dk, take a Gradient for each 128 of them, and add.
@@ -118,7 +102,7 @@ struct Crossing {
   // the last
   float* state = nullptr;
 };
-constexpr int kChunk = 64, kAnchor = 8;
+constexpr int kAnchor = 8;
 constexpr int kSumAnchor =
     4;  // with a normaliser, where what flows is small beside what it is the difference of
 
@@ -174,8 +158,7 @@ struct ChunkedGate {
 cudaError_t chunked_gate(const ChunkedGate&, cudaStream_t);
 
 // Parts of the time for a sweep of `blocks` blocks, of which `room` run at once: as many as fill the room, none under
-// 16 chunks. A function of the shape alone; HORNER_BATCH_INVARIANT=1 makes it 1, whatever the shape.
-constexpr int kProcessors = 132;  // of an H200
+// 16 chunks. A function of the shape and the GPU; HORNER_BATCH_INVARIANT=1 makes it 1, whatever the shape.
 int time_parts(int64_t blocks, int64_t room, int64_t chunks);
 // Each part's state at its end becomes the one that enters it. ends (parts,size); decays (parts,size / each), log2, or
 // null: none. The last part's own is not read.
@@ -184,14 +167,6 @@ cudaError_t join_parts(
 );
 
 // Level 2 with a decay per key: see per_key.cuh. bf16, K and V multiples of 8 up to 128.
-struct Sequences {
-  int64_t count = 0, T = 0;
-  const int* starts = nullptr;  // (count+1) of a packed batch; null: `count` rows of T tokens
-  // Chunks of all sequences, and gaps: sequence n of a packed batch has its first at starts[n] / 64 + n.
-  int64_t slots() const {
-    return starts ? T / kChunk + count : count * ((T + kChunk - 1) / kChunk);
-  }
-};
 inline int padded_keys(int K) { return (K + 31) / 32 * 32; }
 inline int padded_values(int V) { return V <= 64 ? 64 : 128; }
 

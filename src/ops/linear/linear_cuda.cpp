@@ -104,7 +104,8 @@ at::Tensor recurrent_gate(
   const at::Tensor r = per_key ? rho : rho.sum(-1), k = per_key ? kappa : kappa.sum(-1);
   const at::Tensor g = x.g.repeat_interleave(x.H / x.G, 2);  // (B,T,H) or (B,T,H,K)
   at::Tensor dg = at::empty_like(g), flow_out;
-  cuda::Gate p{x.B, x.T, C, r.data_ptr(), k.data_ptr(), g.data_ptr(), nullptr, dg.data_ptr()};
+  cuda::GateGradient p{
+      x.B, x.T, C, r.data_ptr(), k.data_ptr(), g.data_ptr(), nullptr, dg.data_ptr()};
   p.carried = x.S0.defined();
   p.type = x.common.type == cuda::Type::f64 ? cuda::Type::f64 : cuda::Type::f32;
   if (X.defined()) {  // (B,G,K): the first query head of a group carries it

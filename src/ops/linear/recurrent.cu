@@ -151,7 +151,7 @@ cudaError_t launch(const Sweep& p, cudaStream_t stream) {
 
 // A thread owns one channel of one batch row and walks back in time.
 template <class A>
-__global__ void gate_kernel(const Gate p) {
+__global__ void gate_kernel(const GateGradient p) {
   const int64_t n = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (n >= p.B * p.C) return;
   const int64_t b = n / p.C, c = n % p.C;
@@ -180,7 +180,7 @@ cudaError_t recurrent_sweep(const Sweep& p, cudaStream_t stream) {
   return cudaErrorInvalidValue;
 }
 
-cudaError_t recurrent_gate(const Gate& p, cudaStream_t stream) {
+cudaError_t recurrent_gate(const GateGradient& p, cudaStream_t stream) {
   const unsigned blocks = unsigned((p.B * p.C + 127) / 128);
   if (p.type == Type::f64) {
     gate_kernel<double><<<blocks, 128, 0, stream>>>(p);

@@ -28,15 +28,10 @@ struct DeltaToken {
 
 // All lanes of the token have the sum; rest: what rounding left of o.
 __device__ inline float delta_of(
-    const DeltaToken& at,
-    const PowerRows& o,
-    const PowerRows& rest,
-    const PowerRows& dO,
-    int V,
-    bool inside
+    const DeltaToken& at, const Rows& o, const Rows& rest, const Rows& dO, int V, bool inside
 ) {
   float sum = 0.f;
-  const auto row = [&](const PowerRows& x) {
+  const auto row = [&](const Rows& x) {
     return static_cast<const __nv_bfloat16*>(x.data) + at.b * x.b + at.t * x.t + at.h * x.h;
   };
   const __nv_bfloat16 *from_o = row(o), *from_rest = row(rest), *from_dO = row(dO);

@@ -8,7 +8,7 @@ namespace {
 constexpr int kThreads = 128, kMost = 256 / kThreads;  // columns of a thread
 
 template <class T>
-__device__ const T* row(const PowerRows& x, int64_t b, int64_t t, int64_t h) {
+__device__ const T* row(const Rows& x, int64_t b, int64_t t, int64_t h) {
   return static_cast<const T*>(x.data) + b * x.b + t * x.t + (h / x.group) * x.h;
 }
 
@@ -55,7 +55,7 @@ template <class T, class A>
 __device__ void add_rows(
     A (&sum)[kMost],
     const A* weight,
-    const PowerRows& x,
+    const Rows& x,
     int64_t b,
     int64_t first,
     int count,
@@ -195,10 +195,10 @@ cudaError_t launch(const PowerDirect& p, cudaStream_t stream) {
 
 cudaError_t power_direct(const PowerDirect& p, cudaStream_t stream) {
   switch (p.type) {
-    case PowerType::f64: return launch<double, double>(p, stream);
-    case PowerType::f32: return launch<float, float>(p, stream);
-    case PowerType::f16: return launch<__half, float>(p, stream);
-    case PowerType::bf16: return launch<__nv_bfloat16, float>(p, stream);
+    case Type::f64: return launch<double, double>(p, stream);
+    case Type::f32: return launch<float, float>(p, stream);
+    case Type::f16: return launch<__half, float>(p, stream);
+    case Type::bf16: return launch<__nv_bfloat16, float>(p, stream);
   }
   return cudaErrorInvalidValue;
 }

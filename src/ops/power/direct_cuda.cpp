@@ -40,11 +40,7 @@ struct Direct {
     p.eps = options.eps;
     p.normalise = options.norm == "sum";
     p.clamps = p.normalise && !options.odd;
-    const at::ScalarType type = v.scalar_type();
-    p.type = type == at::kDouble  ? cuda::PowerType::f64
-             : type == at::kFloat ? cuda::PowerType::f32
-             : type == at::kHalf  ? cuda::PowerType::f16
-                                  : cuda::PowerType::bf16;
+    p.type = type_of(v.scalar_type());
     p.q = rows(q, p.H);
     p.k = rows(k, p.H);
     p.v = rows(v, p.H);
@@ -87,7 +83,7 @@ std::vector<at::Tensor> direct_backward(
   p.flow = flow.data_ptr<double>();
   C10_CUDA_CHECK(cuda::power_direct(p, x.stream));
   const int64_t G = in.k.size(2);
-  const auto grouped = [&](const at::Tensor& d) { return d.unflatten(2, {G, p.H / G}).sum(3); };
+  const auto grouped = [&](const at::Tensor& d) { return horner::grouped(d, 2, G); };
   at::Tensor dg;
   if (in.g.defined()) dg = grouped(flow).flip(1).cumsum(1).flip(1).to(in.g.scalar_type());
   return {dq.to(type), grouped(dk).to(type), grouped(dv).to(type), dg};

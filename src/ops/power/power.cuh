@@ -19,24 +19,18 @@
 
 #include <cstdint>
 
+#include "cuda/rows.h"
+
 namespace horner::cuda {
 
-// A tensor (B,T,heads,width), last dimension contiguous, strides in elements; query head h reads head h / group.
-struct PowerRows {
-  void* data = nullptr;
-  int64_t b = 0, t = 0, h = 0;
-  int group = 1;
-};
-
 // Level 1: all pairs, token by token, any order up to 16, K, V <= 256, no states.
-enum class PowerType { f64, f32, f16, bf16 };
 struct PowerDirect {
   int64_t B = 0, T = 0, H = 0;
   int K = 0, V = 0, order = 0, g_group = 1;
   double c[17] = {}, scale = 1, eps = 0;
   bool normalise = false, clamps = false;
-  PowerType type = PowerType::f32;
-  PowerRows q, k, v, dO;
+  Type type = Type::f32;
+  Rows q, k, v, dO;
   const double* G = nullptr;  // (B,T,H/g_group): sum of the log-decays up to t; null: none
   void* o = nullptr;          // (B,T,H,V)
   // Gradients, in the accumulator's type, per query head; dq == nullptr: forward.
@@ -58,10 +52,10 @@ struct PowerSweep {
   float c0 = 0, c1 = 0, c2 = 0;  // scale included: p(q.k)
   bool normalise = false, decays = false, clamps = false;
   float eps = 0;
-  PowerRows q, k, v, g;  // g fp32
-  PowerRows o,
+  Rows q, k, v, g;  // g fp32
+  Rows o,
       o_rest;  // bf16, and what rounding leaves of it: written forward (rest: where wanted), read backward
-  PowerRows dO, dq, dk, dv;  // bf16, or fp32 where blocks or query heads are still to be summed
+  Rows dO, dq, dk, dv;  // bf16, or fp32 where blocks or query heads are still to be summed
   int64_t dq_block = 0, dk_block = 0;  // elements between the sums of two blocks
   bool wide_dq = false, wide_dk = false, wide_dv = false;
   float* den =
@@ -114,9 +108,9 @@ struct PowerParallel {
   int K = 0, V = 0, order = 2;
   float c[11] = {}, eps = 0;  // scale included
   bool normalise = false, clamps = false;
-  PowerRows q, k, v, o,
-      o_rest;                // bf16; o_rest: what rounding leaves of o, for Delta; null: not wanted
-  PowerRows dO, dq, dk, dv;  // dk and dv fp32 where query heads are still to be summed
+  Rows q, k, v, o,
+      o_rest;           // bf16; o_rest: what rounding leaves of o, for Delta; null: not wanted
+  Rows dO, dq, dk, dv;  // dk and dv fp32 where query heads are still to be summed
   bool wide = false;
   // (B,H,padded): 1 / den, 1 without a normaliser, 0 after the end; negative where den was held at eps, and so a
   // constant. The forward writes it; null: not wanted.

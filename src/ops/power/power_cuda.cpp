@@ -13,8 +13,8 @@
 namespace horner {
 namespace {
 
-using cuda::PowerRows;
 using cuda::PowerSweep;
+using cuda::Rows;
 
 constexpr int64_t kSegment =
     8;  // chunks: shorter segments do not pay; longer ones cost dg its precision
@@ -39,9 +39,9 @@ struct Problem {
   std::vector<at::Tensor> held;
 
   Problem(const Inputs& in, const State& state, const Options& options)
-      : q(readable(in.q)),
-        k(readable(in.k)),
-        v(readable(in.v)),
+      : q(readable(in.q, true)),
+        k(readable(in.k, true)),
+        v(readable(in.v, true)),
         B(q.size(0)),
         T(q.size(1)),
         H(q.size(2)),
@@ -144,9 +144,7 @@ struct Gradient {
   at::Tensor whole;
   int64_t G;
 
-  Gradient(
-      const Problem& x, int64_t width, int64_t blocks, int64_t groups, PowerRows& to, bool& wide
-  )
+  Gradient(const Problem& x, int64_t width, int64_t blocks, int64_t groups, Rows& to, bool& wide)
       : G(groups) {
     wide = blocks > 1 || groups != x.H;
     whole = at::empty(
@@ -184,7 +182,7 @@ std::vector<at::Tensor> backward(
   x.cut(p.decays);
   if (p.segments > 1) p.Z = x.state_scratch(p.segments);
   const at::Tensor dO =
-      dy.o.defined() ? readable(dy.o) : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
+      dy.o.defined() ? readable(dy.o, true) : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
   p.dO = rows(dO, x.H);
   at::Tensor dS, last;
   if (!dy.state.parts.empty() && dy.state.parts[0].defined()) {
@@ -202,7 +200,7 @@ std::vector<at::Tensor> backward(
   const Gradient dv(x, x.V, 1, x.G, p.dv, p.wide_dv);
   p.dq_block = p.dk_block = x.B * x.T * x.H * x.K;
   if (p.normalise) {
-    x.held.push_back(readable(saved.get("o")));
+    x.held.push_back(readable(saved.get("o"), true));
     p.o = rows(x.held.back(), x.H);
     x.held.push_back(saved.get("kept"));
     use_kept(x, x.held.back());
@@ -259,17 +257,6 @@ std::string refuses_any_power(const Inputs& in, const Options& options) {
   if (in.g.defined() && options.decay == "inside") return "its decay is outside the power";
   if (in.v.numel() == 0 || in.q.numel() == 0) return "there is nothing to compute";
   return "";
-}
-
-at::Tensor readable(const at::Tensor& x) {
-  bool fine = x.stride(-1) == 1 && reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
-  for (int64_t i = 0; i + 1 < x.dim(); ++i)
-    fine = fine && (x.size(i) == 1 || (x.stride(i) % 8 == 0 && x.stride(i) > 0));
-  return fine ? x.detach() : x.detach().contiguous();
-}
-
-cuda::PowerRows rows(const at::Tensor& x, int64_t H) {
-  return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(H / x.size(2))};
 }
 
 std::vector<Form> power_kernels() {

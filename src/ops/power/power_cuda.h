@@ -1,6 +1,7 @@
 // The kernels of `power`: step, chunked and, for wide keys, wide keep a state; parallel is all pairs, direct the oracle.
 #pragma once
 
+#include "cuda/tensors.h"
 #include "ops/op.h"
 #include "ops/power/power.cuh"
 
@@ -27,7 +28,5 @@ std::vector<at::Tensor> power_parallel_backward(
 // What all of them share.
 double scale_of(const Inputs&, const Options&);
 std::string refuses_any_power(const Inputs&, const Options&);
-at::Tensor readable(const at::Tensor& x);  // last dimension contiguous, rows of 16 bytes
-cuda::PowerRows rows(const at::Tensor& x, int64_t H);
 
 }  // namespace horner

@@ -1,6 +1,7 @@
 // `power`, one token: S' = a S + m(k)^T v~, o = (W m(q)) S' (/ den). Bound by the state's bytes, in and out.
 #include <cuda_runtime.h>
 
+#include "cuda/decay.cuh"
 #include "cuda/flat.cuh"
 #include "cuda/types.cuh"
 #include "ops/power/power.cuh"
@@ -41,7 +42,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     const T* v = static_cast<const T*>(p.v) + b * p.v_b + head * p.v_h;
     return column < p.V ? wide<float>(v[column]) : 1.f;
   };
-  const float decay = p.g ? exp2f(p.g[blockIdx.x] * 1.4426950408889634f) : 1.f;
+  const float decay = p.g ? exp2f(p.g[blockIdx.x] * kLog2e) : 1.f;
   const auto step = [&](float s, float2 feature, float v, float& sum) {
     s = decay * s + feature.x * v;  // S' = a S + m(k)^T v~
     sum += feature.y * s;           // o = (W m(q)) S'

@@ -1,6 +1,7 @@
 // `scan`: one pass over memory. Local scans by warps, combined through shared memory.
 #include "ops/scan/scan.cuh"
 
+#include "cuda/decay.cuh"
 #include "cuda/sm90.cuh"
 #include "cuda/types.cuh"
 
@@ -9,7 +10,6 @@ namespace {
 
 constexpr int kChannels = 64, kWarps = 8, kSteps = 8;  // of a block; of a warp in one tile
 constexpr int kTime = kWarps * kSteps;
-constexpr float kLog2e = 1.4426950408889634f;
 
 template <class T>
 struct Two {
@@ -211,13 +211,13 @@ cudaError_t launch(const Scan& p, bool backward, cudaStream_t stream) {
 }
 
 cudaError_t launch(const Scan& p, bool backward, cudaStream_t stream) {
-  if (p.type == ScanType::f32) return launch<float, float>(p, backward, stream);
-  if (p.type == ScanType::bf16) {
-    return p.gate == ScanType::f32 ? launch<float, __nv_bfloat16>(p, backward, stream)
-                                   : launch<__nv_bfloat16, __nv_bfloat16>(p, backward, stream);
+  if (p.type == Type::f32) return launch<float, float>(p, backward, stream);
+  if (p.type == Type::bf16) {
+    return p.gate == Type::f32 ? launch<float, __nv_bfloat16>(p, backward, stream)
+                               : launch<__nv_bfloat16, __nv_bfloat16>(p, backward, stream);
   }
-  return p.gate == ScanType::f32 ? launch<float, __half>(p, backward, stream)
-                                 : launch<__half, __half>(p, backward, stream);
+  return p.gate == Type::f32 ? launch<float, __half>(p, backward, stream)
+                             : launch<__half, __half>(p, backward, stream);
 }
 
 }  // namespace

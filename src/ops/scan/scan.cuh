@@ -8,14 +8,14 @@
 
 #include <cstdint>
 
-namespace horner::cuda {
+#include "cuda/rows.h"
 
-enum class ScanType { f32, f16, bf16 };
+namespace horner::cuda {
 
 // (B,T,C), contiguous; C a multiple of 8.
 struct Scan {
   int64_t B = 0, T = 0, C = 0;
-  ScanType type = ScanType::f32, gate = ScanType::f32;  // of v, h and of g: the same, or f32 for g
+  Type type = Type::f32, gate = Type::f32;  // of v, h and of g: the same, or f32 for g; no f64
   const void *g = nullptr, *v = nullptr;
   void* h = nullptr;             // written forward, read backward
   const float* first = nullptr;  // (B,C) state that enters, or null

@@ -4,16 +4,12 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "cuda/tensors.h"
 #include "ops/scan/scan.cuh"
 
 namespace horner {
 namespace {
 
-cuda::ScanType scan_type(at::ScalarType type) {
-  return type == at::kFloat      ? cuda::ScanType::f32
-         : type == at::kBFloat16 ? cuda::ScanType::bf16
-                                 : cuda::ScanType::f16;
-}
 
 std::string refuses(const Inputs& in, const State&, const Options&) {
   if (in.g.is_complex()) return "it is real";
@@ -38,8 +34,8 @@ struct Problem {
     p.B = v.size(0);
     p.T = v.size(1);
     p.C = v.size(2) * v.size(3);
-    p.type = scan_type(type);
-    p.gate = scan_type(g.scalar_type());
+    p.type = type_of(type);
+    p.gate = type_of(g.scalar_type());
     p.g = g.data_ptr();
     p.v = v.data_ptr();
     if (first.defined()) p.first = first.data_ptr<float>();

@@ -1,4 +1,5 @@
 // `linear`, level 2, norm = sum: the sums that enter the chunks, and the gradient of the numerator.
+#include "cuda/decay.cuh"
 #include "cuda/sm90.cuh"
 #include "ops/linear/linear.cuh"
 
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(kSumThreads) sums_kernel(const __grid_constant
     if (p.g.data) {  // as prepare_decay in stages.cuh
       const float* g = static_cast<const float*>(p.g.data) + b * p.g.b + (h / p.g.group) * p.g.h;
       const auto decay = [&](int t) {
-        return t < tokens ? fmaxf(g[(start + t) * p.g.t] * 1.4426950408889634f, -127.f) : 0.f;
+        return t < tokens ? log2_decay(g[(start + t) * p.g.t]) : 0.f;
       };
       const float first = decay(2 * lane), second = decay(2 * lane + 1);
       float sum = first + second;

@@ -5,9 +5,11 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
 
+#include "cuda/device.h"
+#include "cuda/tensors.h"
 #include "ops/chunks.h"
 #include "ops/linear/exponential_gate.h"
-#include "ops/linear/operands_cuda.h"
+#include "ops/linear/linear.cuh"
 
 namespace horner::linear_sweeps {
 
@@ -60,7 +62,7 @@ struct Problem {
     common.type = type_of(in.v.scalar_type());
     if (g.defined()) common.g = {g.data_ptr(), g.stride(0), g.stride(1), g.stride(2), int(H / G)};
     common.gains = gated();
-    if (chunked) parts = cuda::time_parts(B * H * ((V + 63) / 64), cuda::kProcessors, chunks());
+    if (chunked) parts = cuda::time_parts(B * H * ((V + 63) / 64), cuda::processors(), chunks());
     common.parts = parts;
   }
 

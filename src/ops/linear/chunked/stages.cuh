@@ -1,6 +1,7 @@
 // `linear`, level 2: the stages that a sweep's chunks go through in shared memory, and the warpgroup that fills them.
 #pragma once
 
+#include "cuda/decay.cuh"
 #include "ops/linear/chunked/normaliser.cuh"
 
 namespace horner::cuda {
@@ -132,12 +133,10 @@ __device__ Logs load_logs(const Sweep& p, const Job& job, int i) {
 }
 
 // One warp: sums of the decays since the chunk's start, and the factors made of them.
-// A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
 template <int kRows, bool kReverse, Role kRole, bool kGains>
 __device__ void prepare_decay(const Logs& logs, Memory<kRows, kRole>& m, int i) {
   const int lane = threadIdx.x % 32;
-  constexpr float kLog2e = 1.4426950408889634f;
-  const float2 g = {fmaxf(logs.g.x * kLog2e, -127.f), fmaxf(logs.g.y * kLog2e, -127.f)};
+  const float2 g = {log2_decay(logs.g.x), log2_decay(logs.g.y)};
   float sum = g.x + g.y;
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) {

@@ -4,7 +4,8 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "ops/linear/operands_cuda.h"
+#include "cuda/tensors.h"
+#include "ops/linear/linear.cuh"
 
 namespace horner {
 namespace {

@@ -1,4 +1,5 @@
 // `linear` with a decay per key: the states between chunks (per_key.cuh).
+#include "cuda/device.h"
 #include "cuda/launch.cuh"
 #include "ops/linear/per_key/per_key.cuh"
 
@@ -335,7 +336,7 @@ cudaError_t sweep(const KeyStates& p, cudaStream_t stream) {
 int key_state_parts(const KeyStates& p) {
   if (p.sequences.starts) return 1;
   const int64_t blocks = p.sequences.count * p.H * (padded_keys(p.K) / kSlice);
-  return time_parts(blocks, 2 * kProcessors, (p.sequences.T + kChunk - 1) / kChunk);
+  return time_parts(blocks, 2 * processors(), (p.sequences.T + kChunk - 1) / kChunk);
 }
 
 cudaError_t key_states(const KeyStates& p, cudaStream_t stream) {

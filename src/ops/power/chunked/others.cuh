@@ -140,7 +140,7 @@ __device__ __forceinline__ void for_blocks(
 template <int kN, bool kRest = false, int kAll = kN>
 __device__ __forceinline__ void store_rows(
     const float (&Y)[kAll][4],
-    const PowerRows& to,
+    const Rows& to,
     bool wide,
     int64_t offset,
     const Job& job,

@@ -1,6 +1,7 @@
 // `power`, level 2: the rows of a chunk in shared memory, and what is known of each of its tokens.
 #pragma once
 
+#include "cuda/decay.cuh"
 #include "cuda/mma.cuh"
 #include "ops/power/power.cuh"
 
@@ -71,11 +72,11 @@ struct Lane {
   __device__ int tile() const { return warp < kWarps / 2 ? warp : 3 * kWarps / 2 - 1 - warp; }
 };
 
-__device__ __forceinline__ int64_t row_at(const PowerRows& x, const Job& job, int64_t t) {
+__device__ __forceinline__ int64_t row_at(const Rows& x, const Job& job, int64_t t) {
   return job.b * x.b + (x.group == 1 ? job.h : job.shared) * x.h + t * x.t;
 }
 template <class T>
-__device__ __forceinline__ T* row_of(const PowerRows& x, const Job& job, int64_t t) {
+__device__ __forceinline__ T* row_of(const Rows& x, const Job& job, int64_t t) {
   return static_cast<T*>(x.data) + row_at(x, job, t);
 }
 
@@ -90,7 +91,7 @@ struct Sources {
   int64_t T;
 
   __device__ Sources(const PowerSweep& p, const Job& job, bool reverse, int columns) : T(p.T) {
-    const auto at = [&](const PowerRows& rows, int first, int width) -> Source {
+    const auto at = [&](const Rows& rows, int first, int width) -> Source {
       return {row_of<__nv_bfloat16>(rows, job, 0) + first, rows.t, width - first};
     };
     const Source q = at(p.q, 0, p.K), k = at(p.k, 0, p.K);
@@ -150,7 +151,6 @@ __device__ __forceinline__ void load_factors(
   copy_commit();
 }
 
-// A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
 template <Role kRole>
 __device__ __forceinline__ float prepare_factors(
     const PowerSweep& p, const Job& job, int64_t start, Factors& f
@@ -163,7 +163,7 @@ __device__ __forceinline__ float prepare_factors(
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
     const float g = p.decays ? f.G[4 * lane + n] : 0.f;
-    G[n] = sum += fmaxf(g * 1.4426950408889634f, -127.f);
+    G[n] = sum += log2_decay(g);
   }
   float before = sum;
 #pragma unroll

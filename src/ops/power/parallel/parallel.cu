@@ -48,7 +48,7 @@ cudaError_t launch_pairs(const PowerParallel& p, const ParallelMaps& maps, cudaS
   return cudaGetLastError();
 }
 
-cudaError_t encode(CUtensorMap& map, const PowerRows& x, const PowerParallel& p, int width) {
+cudaError_t encode(CUtensorMap& map, const Rows& x, const PowerParallel& p, int width) {
   return encode_tiles(map, x.data, {p.B, p.T, p.H / x.group, width, x.b, x.t, x.h});
 }
 

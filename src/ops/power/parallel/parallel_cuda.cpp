@@ -30,9 +30,9 @@ struct Problem {
   cudaStream_t stream;
 
   Problem(const Inputs& in, const Options& options)
-      : q(readable(in.q)),
-        k(readable(in.k)),
-        v(readable(in.v)),
+      : q(readable(in.q, true)),
+        k(readable(in.k, true)),
+        v(readable(in.v, true)),
         stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
     const std::vector<double> c = series(options);
     double power = 1;
@@ -118,7 +118,7 @@ std::vector<at::Tensor> power_parallel_backward(
   Problem x(in, options);
   cuda::PowerParallel& p = x.p;
   const int64_t G = x.k.size(2);
-  const at::Tensor o = readable(given), dO = readable(do_given);
+  const at::Tensor o = readable(given, true), dO = readable(do_given, true);
   p.wide = G != p.H;
   const auto own = x.q.options(), wide = own.dtype(at::kFloat);
   const at::Tensor dq = at::empty({p.B, p.T, p.H, p.K}, own),

@@ -89,7 +89,7 @@ __device__ __forceinline__ void store_own(
     const float (&Y)[kD / 64][32],
     float f0,
     float f1,
-    const PowerRows& to,
+    const Rows& to,
     bool wide,
     const Pairs& job,
     int64_t start,

@@ -52,7 +52,9 @@ struct WideProblem {
     length = std::min<int64_t>(16 * padded, (T + 255) / 256 * 256);
     chunks = (T + length - 1) / length;
     const auto wide = [&](const at::Tensor& x) {
-      return readable(padded == K ? x.detach() : at::constant_pad_nd(x.detach(), {0, padded - K}));
+      return readable(
+          padded == K ? x.detach() : at::constant_pad_nd(x.detach(), {0, padded - K}), true
+      );
     };
     q = wide(in.q);
     k = wide(in.k);

@@ -43,7 +43,7 @@ struct WideTile {
   // Starts copies of tokens from .. of head h, zeros from `end` on; columns from `column` on.
   template <int kThreads>
   __device__ void fetch(
-      const PowerRows& x, int64_t b, int64_t h, int64_t from, int64_t end, int column
+      const Rows& x, int64_t b, int64_t h, int64_t from, int64_t end, int column
   ) {
     const auto* rows = static_cast<const uint16_t*>(x.data) + b * x.b + h / x.group * x.h + column;
 #pragma unroll 1

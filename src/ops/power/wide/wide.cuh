@@ -28,7 +28,7 @@ struct PowerWide {
   int length = 0;  // of a chunk, a multiple of 256
   int chunks = 1;
   int group = 1;            // read, contract: query heads of a state
-  PowerRows x, u;           // bf16 (B,T,H,K), (B,T,H,columns)
+  Rows x, u;                // bf16 (B,T,H,K), (B,T,H,columns)
   float* sums = nullptr;    // update writes (B,chunks,H,rows,columns)
   const void* S = nullptr;  // read and contract read bf16 (B,chunks,H/group,rows,columns)
   float* y = nullptr;       // read writes (B,T,H,columns)

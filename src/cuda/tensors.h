@@ -1,21 +1,22 @@
-// Tensors as the kernels of `linear` see them.
+// Tensors of a call as kernels read them (rows.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include "ops/linear/linear.cuh"
+#include "cuda/rows.h"
 
 namespace horner {
 
-// Rows as the kernels read them: the last dimension contiguous; 16-byte rows where copies want them.
+// Rows as the kernels read them: the last dimension contiguous; whole units of 16 bytes where copies want them.
 inline at::Tensor readable(const at::Tensor& x, bool aligned) {
+  const int64_t unit = 16 / int64_t(x.element_size());
   bool fine = x.stride(-1) == 1 || x.size(-1) == 1;
   if (aligned) {
     fine = fine && reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
     for (int64_t i = 0; i + 1 < x.dim(); ++i)
-      fine = fine && (x.size(i) == 1 || (x.stride(i) % 8 == 0 && x.stride(i) > 0));
+      fine = fine && (x.size(i) == 1 || (x.stride(i) % unit == 0 && x.stride(i) > 0));
   }
-  return fine ? x.detach() : x.detach().contiguous();
+  return fine ? x.detach() : x.detach().clone(at::MemoryFormat::Contiguous);
 }
 
 inline cuda::Type type_of(at::ScalarType type) {
