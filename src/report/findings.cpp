@@ -1,5 +1,7 @@
 #include "report/findings.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
