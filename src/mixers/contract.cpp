@@ -186,8 +186,8 @@ Measure maps(const MixerCase& c) {
   const Sample s = sample(c);
   const c10::NoGradGuard no_graph;
   const Core core = s.mixer->core(s.x);
-  const at::Tensor map = s.mixer->map(s.x);  // (B,H,T,T)
-  const bool scan = core.name() == "scan";   // one head per channel
+  const at::Tensor map = s.mixer->map(s.x);                     // (B,H,T,T)
+  const bool scan = core.op != nullptr && !core.op->grouped();  // one head per channel
   const at::Tensor o = scan ? core.o.reshape({c.B, c.T, -1, 1}) : core.o;
   at::Tensor v = scan ? core.in.v.reshape({c.B, c.T, -1, 1}) : core.in.v;
   v = v.repeat_interleave(map.size(1) / v.size(2), 2).to(map.scalar_type());

@@ -8,10 +8,8 @@
 
 TORCH_LIBRARY_IMPL(horner, CUDA, m) {
   horner::implement("delta", horner::delta_kernels());
-  horner::implement("linear", horner::linear_kernels());
-  horner::implement("power", horner::power_kernels());
+  horner::implement("linear", horner::linear_kernels(), horner::linear_reader());
+  horner::implement("power", horner::power_kernels(), horner::power_reader());
   horner::implement("scan", horner::scan_kernels());
-  horner::set_reader("linear", horner::linear_reader());
-  horner::set_reader("power", horner::power_reader());
   horner::register_forms(m);
 }

@@ -136,6 +136,15 @@ struct Variant {
   bool complex = false;
 };
 
+// The op as a dynamical system (arXiv:2405.15731), for inputs that have all H heads; nn/core.h has the table.
+//   h_t = Lambda_t h_{t-1} + B_t u_t,  y_t = C_t h_t / eta_t
+struct Recurrence {
+  at::Tensor Lambda;  // (B,T,H,F) or (B,T,H,1): the diagonal; (B,T,H,F,F): a matrix
+  at::Tensor B, C;    // (B,T,H,F)
+  at::Tensor u;       // (B,T,H,V)
+  at::Tensor eta;     // (B,T,H), undefined: 1
+};
+
 // FLOP of one token of one query head.
 struct Flops {
   double forward = 0, backward = 0;
@@ -163,6 +172,8 @@ struct Form {
   bool (*packs)(const Inputs&) = nullptr;  // whether it takes a packed batch whole; null: no
 };
 
+struct Reader;  // of ops/lazy/lazy.h
+
 struct Op {
   std::string_view name;
   std::string_view equation;
@@ -170,7 +181,9 @@ struct Op {
   std::vector<std::string_view> options;  // the settings it reads; any other is refused
   Options defaults = {};
   std::vector<Variant> variants = {};
-  bool complex = false;  // whether it takes complex inputs
+  bool complex = false;       // whether it takes complex inputs
+  bool keeps_tokens = false;  // its state is the tokens themselves
+  bool series = false;        // its weights are e^{q.k}, or a power series of it
   std::vector<Form> forms =
       {};  // the definition first; auto takes the first that can run and suits
 
@@ -184,8 +197,11 @@ struct Op {
   bool (*pads)(const Inputs&, const State&, const Options&) = nullptr;
   // What the form computes at least, states on chip: bench's floor.
   Flops (*flops)(const Dims&, const Options&, std::string_view form) = nullptr;
+  Recurrence (*recurrence)(const Inputs&, const Options&) = nullptr;  // of a causal call
   // The state as numbers that do not depend on how it is stored; null: its parts are such numbers.
   State (*absolute)(const State&) = nullptr;
+
+  const Reader* reader = nullptr;  // kernels of a step that writes the state late; null: none
 
   const Form* form(std::string_view name) const;  // null: it has none of that name
   bool grouped() const;                           // whether query heads share states
@@ -202,7 +218,7 @@ const std::vector<Op>& ops();
 const Op& find_op(std::string_view name);
 
 // Gives the op's forms of these names what libhorner_cuda.so has for them.
-void implement(std::string_view op, const std::vector<Form>& kernels);
+void implement(std::string_view op, const std::vector<Form>& kernels, const Reader* = nullptr);
 
 // Checks, chooses the form, unpacks a packed batch, runs; autograd sees one node, or the tensor operations.
 Result run(const Op&, const Inputs&, const State&, const Options&);

@@ -22,9 +22,10 @@ std::vector<Op>& list() {
 
 const std::vector<Op>& ops() { return list(); }
 
-void implement(std::string_view name, const std::vector<Form>& kernels) {
+void implement(std::string_view name, const std::vector<Form>& kernels, const Reader* reader) {
   for (Op& op : list()) {
     if (op.name != name) continue;
+    op.reader = reader;
     for (const Form& kernel : kernels) {
       const auto row = std::find_if(op.forms.begin(), op.forms.end(), [&](const Form& form) {
         return form.name == kernel.name;

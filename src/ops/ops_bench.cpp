@@ -23,8 +23,9 @@ void time_job(benchmark::State& state, const Job& job) {
   Options options = job.variant.options;
   options.form = job.form;
   std::vector<at::Tensor> leaves;
-  for (const at::Tensor* x : {&in.q, &in.k, &in.v, &in.g, &in.beta}) {
-    if (job.backward && x->defined()) leaves.push_back(x->requires_grad_(true));
+  for (const Input& input : job.op.inputs) {
+    const at::Tensor& x = in.*input.tensor;
+    if (job.backward && x.defined()) leaves.push_back(x.requires_grad_(true));
   }
   for (auto _ : state) {
     const at::Tensor o = run(job.op, in, {}, options).o;
@@ -56,16 +57,15 @@ void add_job(const Job& job) {
 
 void add_jobs() {
   for (const Op& op : ops()) {
-    const bool features = op.name == "power";  // its state grows as K^order
+    const bool features = op.series && !op.keeps_tokens;  // its state grows as K^order
     const Dims dims{
         .B = 1, .T = features ? 8192 : 4096, .H = 4, .G = 4, .K = features ? 16 : 64, .V = 64};
     for (const Variant& variant : op.variants) {
       if (variant.complex || (features && variant.options.order > 2)) continue;
-      for (const char* form : {"recurrent", "parallel", "chunked"}) {
-        const bool cubic = op.name == "delta" && std::string_view(form) == "parallel";
-        if (cubic) continue;
-        add_job({op, variant, dims, form, false});
-        add_job({op, variant, dims, form, true});
+      for (const Form& form : op.forms) {
+        if (form.place == Place::cuda || form.name == forms::kStep) continue;
+        add_job({op, variant, dims, std::string(form.name), false});
+        add_job({op, variant, dims, std::string(form.name), true});
       }
     }
   }

@@ -179,6 +179,20 @@ Result chunked_sum(const Weights& w, const Inputs& in, const State& state, const
   return finish({product(w.phi(p.x.q), S), S}, in, o);
 }
 
+at::Tensor diagonal_decay(const Inputs& in) {
+  if (in.g.defined()) return in.g.dim() == 3 ? in.g.unsqueeze(-1) : in.g;
+  return at::zeros({in.v.size(0), in.v.size(1), in.v.size(2), 1}, in.v.options());
+}
+
+at::Tensor weight_sums(const Weights& w, const Inputs& in, const Options& options) {
+  Inputs ones = in;
+  ones.v = at::ones_like(in.v.narrow(3, 0, 1));
+  Options plain = options;
+  plain.norm = "none";
+  plain.log_norm = plain.final_state = false;
+  return parallel_sum(w, ones, {}, plain).o.squeeze(-1).clamp_min(options.eps);
+}
+
 State zero_sum(const c10::SymInt& F, const Inputs& in, const Options& options) {
   const c10::SymInt V = in.v.sym_size(3) + (options.norm == "none" ? 0 : 1);
   const at::TensorOptions like = in.v.options().dtype(state_dtype(in));

@@ -32,6 +32,9 @@ struct Weights {
 Result recurrent_sum(const Weights&, const Inputs&, const State&, const Options&);
 Result parallel_sum(const Weights&, const Inputs&, const State&, const Options&);
 Result chunked_sum(const Weights&, const Inputs&, const State&, const Options&);
+// The log-decay of each head as a diagonal (B,T,H,1|F), and the sum of each token's weights, at least eps (B,T,H).
+at::Tensor diagonal_decay(const Inputs&);
+at::Tensor weight_sums(const Weights&, const Inputs&, const Options&);
 State zero_sum(const c10::SymInt& F, const Inputs&, const Options&);  // (B,G,F,V), V+1 with norm = sum
 
 }  // namespace horner

@@ -19,7 +19,7 @@ void compare_with_peers(BenchReport& report) {
     for (const bool same : {true, false}) {
       for (const BenchRow& peer : report.rows) {
         const bool counts =
-            same ? peer.op == row.op && peer.variant == row.variant : peer.op == "attention";
+            same ? peer.op == row.op && peer.variant == row.variant : find_op(peer.op).keeps_tokens;
         if (peer.program == "horner" || !counts || peer.shape.name != row.shape.name) continue;
         const auto faster = [](double& best, const Times& graph, const Times& eager) {
           const double ms = graph.median > 0 ? graph.median : eager.median;

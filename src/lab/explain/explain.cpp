@@ -25,8 +25,9 @@ void measure_sizes(Explanation& e, const MixerType& type, int64_t D) {
   if (!grows) e.crossover = e.sizes[0].bytes / (2 * D * int64_t(sizeof(float))) + 1;
 }
 
-std::string meaning(const std::string& op, double low, double high) {
-  if (op == "attention") return "keeps every visible token; Lambda only renormalises";
+std::string meaning(const Op* op, double low, double high) {
+  if (op != nullptr && op->keeps_tokens)
+    return "keeps every visible token; Lambda only renormalises";
   if (low < -1e-9)
     return "negative eigenvalues: a token can turn the sign of a state, as parity needs";
   const std::string parity = "no eigenvalue below 0: one layer cannot do parity without a rotation";
@@ -42,7 +43,7 @@ at::Tensor eigenvalues(const at::Tensor& Lambda) {
   return at::real(at::linalg_eigvals(distinct)).expand(Lambda.sizes().slice(0, 4));
 }
 
-void measure_system(Explanation& e, const System& s) {
+void measure_system(Explanation& e, const Op* op, const System& s) {
   const at::Tensor values = s.Lambda.dim() == 5 ? eigenvalues(s.Lambda) : s.Lambda;
   const at::Tensor later =
       values.narrow(1, 1, values.size(1) - 1).flatten();  // Lambda_1 meets h_0 = 0
@@ -57,12 +58,12 @@ void measure_system(Explanation& e, const System& s) {
     const at::Tensor kept = head.narrow(1, 0, std::min<int64_t>(64, head.size(1)));
     e.matrices.push_back({name, kept.size(0), kept.size(1), numbers(kept)});
   }
-  e.consequence = meaning(e.op, e.transition[0], e.transition[4]);
+  e.consequence = meaning(op, e.transition[0], e.transition[4]);
 }
 
 // The probe of arXiv:2507.23632: which orders of the exponential the scores live in.
 void measure_orders(Explanation& e, const Core& core) {
-  if (core.name() != "attention" && core.name() != "power") return;
+  if (core.op == nullptr || !core.op->series) return;
   const int64_t r = core.in.q.size(2) / core.in.k.size(2);
   const double scale = core.options.scale.value_or(1 / std::sqrt(double(core.in.q.size(3))));
   const at::Tensor x =
@@ -103,7 +104,7 @@ Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor&
   const Core core = mixer.core(x.to(at::kDouble));
   e.op = core.name();
   e.T = x.size(1);
-  if (mixer.causal()) measure_system(e, system_of(core));
+  if (mixer.causal()) measure_system(e, core.op, system_of(core));
   measure_orders(e, core);
   e.confusion = confusion(core);
   const at::Tensor map = map_of(core).squeeze(0);  // (H,T,T)

@@ -273,6 +273,18 @@ Flops flops(const Dims& d, const Options& o, std::string_view) {
   return {pairs, 2.5 * pairs};
 }
 
+// One slot per token; C_ts = e^{x_ts} over the visible s, and eta its sum.
+Recurrence recurrence(const Inputs& in, const Options& o) {
+  const int64_t T = in.q.size(1);
+  at::Tensor x = at::einsum("bthk,bshk->bths", {in.q, in.k}) * scale_of(in, o);
+  if (o.clamp) x = x.clamp_max(*o.clamp);
+  const at::Tensor t = at::arange(T, in.q.options().dtype(at::kLong));
+  const at::Tensor seen = visible(t.view({T, 1, 1}), t.view({1, 1, T}), {}, o);
+  const at::Tensor C = at::where(seen, x.exp(), 0.0);
+  const at::Tensor I = at::eye(T, in.k.options()).view({1, T, 1, T});
+  return {at::ones_like(C.narrow(3, 0, 1)), I, C, in.v, C.sum(-1)};
+}
+
 }  // namespace
 
 Op attention_op() {
@@ -290,6 +302,8 @@ Op attention_op() {
            "clamp",
            "log_norm",
            "final_state"},
+      .keeps_tokens = true,
+      .series = true,
       .forms =
           {{.name = forms::kRecurrent, .forward = recurrent, .suits = never},
            step_form(recurrent),
@@ -300,6 +314,7 @@ Op attention_op() {
       .check = check,
       .pads = pads,
       .flops = flops,
+      .recurrence = recurrence,
   };
   Options plain = op.defaults, norm = plain, window = plain, sinks = plain, clamped = plain,
           both = plain, both_window = plain;

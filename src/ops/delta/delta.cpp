@@ -119,6 +119,20 @@ Flops flops(const Dims& d, const Options&, std::string_view) {
   return {forward, 2.7 * forward};
 }
 
+Recurrence recurrence(const Inputs& in, const Options& o) {
+  const at::Tensor write = in.beta.unsqueeze(-1) * in.k;
+  const at::Tensor erase =
+      at::eye(in.k.size(3), in.k.options()) - write.unsqueeze(-1) * in.k.unsqueeze(-2);
+  at::Tensor a = at::ones_like(in.k.narrow(3, 0, 1));
+  if (in.g.defined()) a = (in.g.dim() == 3 ? in.g.unsqueeze(-1) : in.g).exp();
+  return {
+      erase * a.unsqueeze(-2),  // (I - beta_t k_t^T k_t) diag(a_t)
+      write,
+      o.scale.value_or(1.0) * in.q,
+      in.v,
+      {}};
+}
+
 }  // namespace
 
 Op delta_op() {
@@ -140,6 +154,7 @@ Op delta_op() {
       .sample = sample,
       .pads = pads,
       .flops = flops,
+      .recurrence = recurrence,
   };
   op.variants = {
       {"delta rule", op.defaults},

@@ -3,25 +3,17 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include <map>
-
 #include "core/check.h"
 
 namespace horner {
 namespace {
 
-std::map<std::string_view, Reader>& readers() {
-  static std::map<std::string_view, Reader> table;
-  return table;
-}
-
 const Reader* reader_of(
     const Op& op, const Inputs& token, const Lazy& lazy, const Options& options
 ) {
-  const auto it = readers().find(op.name);
-  const bool can = token.v.is_cuda() && it != readers().end() &&
-                   it->second.refuses(token, lazy, options).empty();
-  return can ? &it->second : nullptr;
+  const bool can =
+      token.v.is_cuda() && op.reader != nullptr && op.reader->refuses(token, lazy, options).empty();
+  return can ? op.reader : nullptr;
 }
 
 // Every input but q, whose past nobody reads.
@@ -54,8 +46,6 @@ Options plain(const Options& options, bool state) {
 }
 
 }  // namespace
-
-void set_reader(std::string_view op, Reader reader) { readers()[op] = reader; }
 
 bool has_reader(const Op& op, const Inputs& token, const Lazy& lazy, const Options& options) {
   return reader_of(op, token, lazy, options) != nullptr;

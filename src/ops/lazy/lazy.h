@@ -27,7 +27,6 @@ struct Reader {
   )(const Inputs& token, const Lazy&, const Options&);  // puts it into the ring, returns o
   State (*fold)(const Lazy&, const Options&);
 };
-void set_reader(std::string_view op, Reader);
 bool has_reader(const Op&, const Inputs& token, const Lazy&, const Options&);
 
 }  // namespace horner

@@ -47,7 +47,7 @@ std::string refuses_power(const Inputs& token, const Lazy& lazy, const Options& 
 // What reading and folding share. S must live until the kernel has been launched.
 void describe(
     cuda::LazyTokens& p,
-    std::string_view op,
+    bool series,
     const Inputs& token,
     const Lazy& lazy,
     const Options& options,
@@ -58,7 +58,7 @@ void describe(
   p.G = int(token.v.size(2));
   p.K = int(token.k.size(3));
   p.V = int(token.v.size(3));
-  p.series = op == "power";
+  p.series = series;
   p.order = p.series ? int(options.order) : 1;
   p.features = p.series ? int(feature_count(p.K, p.order)) : p.K;
   p.normalise = options.norm == "sum";
@@ -77,14 +77,14 @@ at::Tensor state_of(const Lazy& lazy) {
   return lazy.folded.empty() ? at::Tensor() : readable_state(lazy.folded.parts[0]);
 }
 
-template <const char* op>
+template <bool series_op>
 at::Tensor read(const Inputs& token, const Lazy& lazy, const Options& options) {
   const c10::cuda::CUDAGuard device(token.v.device());
   const at::Tensor q = readable(token.q, true), k = readable(token.k, true),
                    v = readable(token.v, true);
   const at::Tensor g = token.g.defined() ? token.g.contiguous() : token.g, S = state_of(lazy);
   cuda::LazyRead p;
-  describe(p, op, token, lazy, options, S);
+  describe(p, series_op, token, lazy, options, S);
   p.n = int(lazy.count) + 1;
   p.c1 = float(options.scale.value_or(1.0));
   if (p.series) {
@@ -106,14 +106,14 @@ at::Tensor read(const Inputs& token, const Lazy& lazy, const Options& options) {
   return o;
 }
 
-template <const char* op>
+template <bool series_op>
 State fold_ring(const Lazy& lazy, const Options& options) {
   Inputs in = lazy.ring;
   in.q = in.k;
   const c10::cuda::CUDAGuard device(in.v.device());
   const at::Tensor S = state_of(lazy);
   cuda::LazyTokens p;
-  describe(p, op, in, lazy, options, S);
+  describe(p, series_op, in, lazy, options, S);
   p.n = int(lazy.count);
   const at::Tensor next = at::empty(
       {p.B, p.G, p.features, p.V + (p.normalise ? 1 : 0)}, in.v.options().dtype(at::kFloat)
@@ -123,11 +123,16 @@ State fold_ring(const Lazy& lazy, const Options& options) {
   return {{next}};
 }
 
-constexpr char kLinear[] = "linear", kPower[] = "power";
-
 }  // namespace
 
-Reader linear_reader() { return {refuses_linear, read<kLinear>, fold_ring<kLinear>}; }
-Reader power_reader() { return {refuses_power, read<kPower>, fold_ring<kPower>}; }
+const Reader* linear_reader() {
+  static const Reader reader{refuses_linear, read<false>, fold_ring<false>};
+  return &reader;
+}
+
+const Reader* power_reader() {
+  static const Reader reader{refuses_power, read<true>, fold_ring<true>};
+  return &reader;
+}
 
 }  // namespace horner

@@ -5,7 +5,7 @@
 
 namespace horner {
 
-Reader linear_reader();
-Reader power_reader();
+const Reader* linear_reader();
+const Reader* power_reader();
 
 }  // namespace horner

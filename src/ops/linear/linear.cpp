@@ -88,6 +88,12 @@ Flops flops(const Dims& d, const Options&, std::string_view) {
   return {2 * C * (K + V) + 4 * K * V, 6 * C * (K + V) + 10 * K * V};
 }
 
+Recurrence recurrence(const Inputs& in, const Options& o) {
+  Recurrence r{diagonal_decay(in).exp(), in.k, o.scale.value_or(1.0) * in.q, in.v, {}};
+  if (o.norm == "sum") r.eta = weight_sums(weights(in, o), in, o);
+  return r;
+}
+
 }  // namespace
 
 Op linear_op() {
@@ -108,6 +114,7 @@ Op linear_op() {
       .check = check,
       .pads = pads,
       .flops = flops,
+      .recurrence = recurrence,
       .absolute = absolute,
   };
   Options plain = op.defaults, both = plain, sum = plain, both_sum = plain, bounded = plain;

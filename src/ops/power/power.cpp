@@ -152,6 +152,21 @@ Flops flops(const Dims& d, const Options& o, std::string_view form) {
   return {C * (K + V) + 4 * F * V, 2.5 * C * (K + V) + 10 * F * V};
 }
 
+Recurrence recurrence(const Inputs& in, const Options& o) {
+  const auto W = monomial_weights(in.k.size(3), series(o));
+  const double scale = o.scale.value_or(1.0 / std::sqrt(double(in.q.size(3))));
+  at::Tensor g = diagonal_decay(in);
+  if (in.g.defined() && o.decay == "inside") g = monomial_sums(g.expand_as(in.k), o.order);
+  Recurrence r{
+      g.exp(),
+      monomials(in.k, o.order),
+      monomials(scale * in.q, o.order) * at::tensor(W, in.q.options()),
+      in.v,
+      {}};
+  if (o.norm == "sum") r.eta = weight_sums(weights(in, o), in, o);
+  return r;
+}
+
 }  // namespace
 
 double feature_count(int64_t K, int64_t order) {
@@ -228,6 +243,7 @@ Op power_op() {
            "eps",
            "log_norm",
            "final_state"},
+      .series = true,
       .forms =
           {{.name = forms::kRecurrent, .forward = recurrent, .suits = never},
            kernel_form(forms::kStepKernel),
@@ -243,6 +259,7 @@ Op power_op() {
       .check = check,
       .pads = pads,
       .flops = flops,
+      .recurrence = recurrence,
   };
   op.defaults.norm = "sum";
   op.defaults.chunk = 128;

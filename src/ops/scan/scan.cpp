@@ -113,6 +113,13 @@ bool pads(const Inputs&, const State&, const Options&) { return true; }
 
 Flops flops(const Dims&, const Options&, std::string_view) { return {}; }  // bytes bind
 
+// One head per channel, with a state of one number.
+Recurrence recurrence(const Inputs& in, const Options&) {
+  const at::Tensor g = in.g.dim() == 3 ? in.g.unsqueeze(-1) : in.g;
+  const at::Tensor u = in.v.flatten(2).unsqueeze(-1), one = at::ones_like(u);
+  return {g.expand_as(in.v).flatten(2).unsqueeze(-1).exp(), one, one, u, {}};
+}
+
 }  // namespace
 
 Op scan_op() {
@@ -133,6 +140,7 @@ Op scan_op() {
       .check = check,
       .pads = pads,
       .flops = flops,
+      .recurrence = recurrence,
   };
   op.variants = {
       {"real", op.defaults},

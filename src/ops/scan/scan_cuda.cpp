@@ -10,7 +10,6 @@
 namespace horner {
 namespace {
 
-
 std::string refuses(const Inputs& in, const State&, const Options&) {
   if (in.g.is_complex()) return "it is real";
   if (in.g.dim() != 4) return "its decay is per element, not per head";
