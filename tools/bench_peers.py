@@ -20,6 +20,7 @@ FUNCTIONS = {
     "based parallel": ("power", "order 2", (16,)),
     "delta_rule chunk": ("delta", "no decay", (64, 128)),
     "gated_delta_rule chunk": ("delta", "decay per head", (64, 128)),
+    "kda chunk": ("delta", "decay per key", (64, 128)),
 }
 COMPILE_SECONDS = 240  # for all of them together: their autotuning compiles many variants
 SECONDS = 40  # for one function at one shape
@@ -55,6 +56,11 @@ def function(name, torch, B, T, H, K, V):
         k = F.normalize(k, dim=-1)
         return (lambda q, k, v, g, beta: chunk_gated_delta_rule(q, k, v, g=g, beta=beta)[0],
                 [q, k, v, g, beta])
+    if name == "kda chunk":
+        from fla.ops.kda import chunk_kda
+        g, beta = F.logsigmoid(normal(B, T, H, K).float()) / 16, normal(B, T, H).sigmoid()
+        k = F.normalize(k, dim=-1)
+        return lambda q, k, v, g, beta: chunk_kda(q, k, v, g, beta)[0], [q, k, v, g, beta]
     if name == "based fused_chunk":
         from fla.ops.based import fused_chunk_based
         return lambda q, k, v: fused_chunk_based(q, k, v, use_norm=True), [q, k, v]

@@ -189,15 +189,9 @@ struct Fragment {
 // Whether tokens that differ in these bits meet at this level.
 __device__ inline bool meet(int apart, int half) { return (apart & -half) == half; }
 
-// A level inside the stripe: factors, and rows times them. At level 1, a late row decays by itself, an early one not.
-__device__ inline void inner_level(
-    Values& factor,
-    Fragment& m,
-    int half,
-    const Decays& d,
-    const Raw& x,
-    bool narrow,
-    const Place& me
+// Factors of a level inside the stripe. At level 1, a late row decays by itself, an early one not.
+__device__ inline void level_factors(
+    Values& factor, int half, const Decays& d, const Raw& x, bool narrow, const Place& me
 ) {
   if (half == 1) {
 #pragma unroll
@@ -210,9 +204,25 @@ __device__ inline void inner_level(
   }
 #pragma unroll
   for (int e = 0; e < 16; ++e) factor[e / 4][e % 4] = exp2_fast(factor[e / 4][e % 4]);
+}
+// Whether token r + 8 h of a stripe is late at that level.
+__device__ inline bool late_token(int half, int h, const Place& me) {
+  return half == 8 ? h == 1 : (me.r & half) != 0;
+}
+// The factors, and rows times them: q where it is late, else k.
+__device__ inline void inner_level(
+    Values& factor,
+    Fragment& m,
+    int half,
+    const Decays& d,
+    const Raw& x,
+    bool narrow,
+    const Place& me
+) {
+  level_factors(factor, half, d, x, narrow, me);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const bool late = half == 8 ? h == 1 : (me.r & half) != 0;
+    const bool late = late_token(half, h, me);
     m.set(h, either(late, x.q[h], x.k[h]), factor);
   }
 }
@@ -233,11 +243,16 @@ struct InnerScores {
   float eight[4] = {};  // level 8: rows 8 .. and columns .. 7, or the reverse
   float near[4] = {};   // the two blocks of 8 x 8 on the diagonal, one above the other
 
-  __device__ void add_eight(const Fragment& m) { multiply_rows(eight, m, m, kTransposed ? 1 : 0); }
-  __device__ void add(int half, const Fragment& m, const Place& me) {
+  // m: late rows are those of q, early ones of k; or a and b, of which the one's rows and the other's columns count.
+  __device__ void add_eight(const Fragment& m) { add_eight(m, m); }
+  __device__ void add_eight(const Fragment& a, const Fragment& b) {
+    multiply_rows(eight, a, b, kTransposed ? 1 : 0);
+  }
+  __device__ void add(int half, const Fragment& m, const Place& me) { add(half, m, m, me); }
+  __device__ void add(int half, const Fragment& a, const Fragment& b, const Place& me) {
     float d[2][4] = {};
-    multiply_rows(d[0], m, m, 0);
-    multiply_rows(d[1], m, m, 1);
+    multiply_rows(d[0], a, b, 0);
+    multiply_rows(d[1], a, b, 1);
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int column = 2 * me.i + e % 2;

@@ -59,12 +59,14 @@ const std::vector<Subject>& subjects() {
        {"C1"}},
       {"delta", "no decay", "none", "", {"S1", "S2", "S3"}, {"C1"}},
       {"delta", "decay per head", "head", "", {"S1", "S2", "S3"}, {"C1"}},
+      {"delta", "decay per key", "key", "", {"S1", "S2", "S3"}, {"C1"}},
       {"scan", "elementwise", "key", "", {"S2", "S3"}, {"C1"}},
       {"power", "order 2, one token", "none", "order=2", {"D1"}, {}},
       {"power", "order 2, one token, folded late", "none", "order=2", {"D1"}, {}},
       {"linear", "decay per head, one token", "head", "", {"D2", "D3", "D4"}, {}},
       {"linear", "decay per head, one token, folded late", "head", "", {"D2", "D3", "D4"}, {}},
       {"delta", "decay per head, one token", "head", "", {"D2", "D3", "D4"}, {}},
+      {"delta", "decay per key, one token", "key", "", {"D2", "D3", "D4"}, {}},
   };
   return list;
 }

@@ -59,15 +59,19 @@ struct DeltaChunks {
   float scale = 1;
   Rows q, k, v, out;         // out: o, or do in the gradient
   Rows g, beta;              // fp32, one number per token; g.data null: none
+  bool per_key = false;      // g is (B,T,H,K); see per_key/per_key.cuh
+  bool narrow_g = false;     // and bf16
   StateView first, last;     // S_0 -> S_T; in the reverse sweep dS_T -> dS_0
   void* inverse = nullptr;   // (slots,H,64,64) bf16: A
   void* scores = nullptr;    // (slots,H,64,64) bf16: P
-  float* factors = nullptr;  // (slots,H,2,64): e^G, b e^{G_C-G}
-  Rows error;                // (B,T,H,V) bf16: E
+  float* factors = nullptr;  // (slots,H,2,64): e^G, b e^{G_C-G}; per key (slots,H,keys): e^{G_C}
+  void *read_k = nullptr, *read_q = nullptr, *write_k = nullptr;  // per key: (slots,H,64,keys) bf16
+  Rows error;                                                     // (B,T,H,V) bf16: E
   void *S = nullptr,
        *Z = nullptr;  // (slots,H,values,keys) bf16, transposed: what enters each chunk
   Rows dq, dk, dv;    // bf16
   float *dg = nullptr, *dbeta = nullptr;  // (B,T,H)
+  Rows dg_keys;                           // per key: (B,T,H,K) fp32, or bf16 where g is
 
   int keys() const { return K <= 64 ? 64 : 128; }
   int values() const { return V <= 64 ? 64 : 128; }
@@ -76,5 +80,8 @@ cudaError_t delta_solve(const DeltaChunks&, cudaStream_t);     // A, P and the f
 cudaError_t delta_forward(const DeltaChunks&, cudaStream_t);   // o; or E and S, where S is wanted
 cudaError_t delta_reverse(const DeltaChunks&, cudaStream_t);   // dv and Z
 cudaError_t delta_gradient(const DeltaChunks&, cudaStream_t);  // dq, dk, dg, dbeta
+// The same with a decay per key.
+cudaError_t delta_key_solve(const DeltaChunks&, cudaStream_t);
+cudaError_t delta_key_gradient(const DeltaChunks&, cudaStream_t);
 
 }  // namespace horner::cuda

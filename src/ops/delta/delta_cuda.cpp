@@ -17,6 +17,8 @@ namespace {
 
 constexpr int64_t kMostScratch = int64_t(1) << 29;  // bytes of states that a backward keeps at once
 
+bool per_key(const at::Tensor& g) { return g.defined() && g.dim() == 4; }
+
 std::string refuses_recurrent(const Inputs& in, const State&, const Options&) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
   const int64_t most = in.v.scalar_type() == at::kDouble ? 128 : 256;  // registers of a block
@@ -30,10 +32,10 @@ std::string refuses_chunked(const Inputs& in, const State& state, const Options&
   const int64_t K = in.q.size(3), V = in.v.size(3);
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
-  if (in.g.defined() && in.g.dim() == 4) return "its decay is per head";
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
-  if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < 167 * 1024)
-    return "it needs sm_80 or later and 167 KB of shared memory";
+  const size_t memory = per_key(in.g) ? 193 : 167;  // of the largest kernel, KB
+  if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < memory * 1024)
+    return fmt::format("it needs sm_80 or later and {} KB of shared memory", memory);
   return refuses_recurrent(in, state, options);
 }
 
@@ -45,7 +47,8 @@ struct Problem {
   double scale;
   cudaStream_t stream;
 
-  Problem(const Inputs& in, const State& state, const Options& options)
+  // bf16_keys: a decay per key in bf16 stays so.
+  Problem(const Inputs& in, const State& state, const Options& options, bool bf16_keys = false)
       : q(in.q.detach()),
         B(q.size(0)),
         T(q.size(1)),
@@ -59,7 +62,9 @@ struct Problem {
     k = all_heads(in.k.detach(), 2);
     v = all_heads(in.v.detach(), 2);
     beta = all_heads(in.beta.detach().to(wide), 2).contiguous();
-    if (in.g.defined()) g = all_heads(in.g.detach().to(wide), 2).contiguous();
+    const bool as_given = bf16_keys && per_key(in.g) && in.g.scalar_type() == at::kBFloat16;
+    if (in.g.defined())
+      g = all_heads(as_given ? in.g.detach() : in.g.detach().to(wide), 2).contiguous();
     if (!state.empty()) S0 = all_heads(state.parts[0].detach().to(wide), 1).contiguous();
   }
 
@@ -125,7 +130,7 @@ cuda::DeltaTokens batch_rows(const Problem& x, int64_t first, int64_t count) {
   p.k = row(x.k);
   p.v = row(x.v);
   p.g = row(x.g);
-  p.per_key = x.g.defined() && x.g.dim() == 4;
+  p.per_key = per_key(x.g);
   p.beta = row(x.beta);
   p.first = row(x.S0);
   return p;
@@ -204,10 +209,11 @@ std::vector<at::Tensor> recurrent_backward(
 
 struct ChunkedProblem : Problem {
   at::Tensor starts, inverse, scores, factors;
+  at::Tensor weighed;  // per key: Kr, Qr, Kw
   cuda::DeltaChunks p;
 
   ChunkedProblem(const Inputs& in, const State& state, const Options& options)
-      : Problem(in, state, options) {
+      : Problem(in, state, options, true) {
     for (at::Tensor* t : {&q, &k, &v}) *t = readable(*t, true);
     p.sequences.T = T;
     p.sequences.count = B;
@@ -224,15 +230,27 @@ struct ChunkedProblem : Problem {
     p.k = rows(k, H);
     p.v = rows(v, H);
     p.beta = rows(beta, H);
+    if (per_key(in.g)) {
+      p.per_key = true;
+      p.narrow_g = g.scalar_type() == at::kBFloat16;
+      g = readable(g, true);
+    }
     if (g.defined()) p.g = rows(g, H);
     p.first = view(S0, H, false);
     inverse = at::empty({p.sequences.slots(), H, 64, 64}, q.options());
     scores = at::empty_like(inverse);
     p.inverse = data(inverse);
     p.scores = data(scores);
-    factors = at::empty({p.sequences.slots(), H, 2, 64}, wide_options());
+    const int64_t slots = p.sequences.slots(), keys = p.keys();
+    factors = at::empty({slots, H, p.per_key ? keys : 128}, wide_options());
     p.factors = factors.data_ptr<float>();
-    C10_CUDA_CHECK(cuda::delta_solve(p, stream));
+    if (p.per_key) {
+      weighed = at::empty({3, slots, H, 64, keys}, q.options());
+      p.read_k = data(weighed[0]);
+      p.read_q = data(weighed[1]);
+      p.write_k = data(weighed[2]);
+    }
+    C10_CUDA_CHECK(p.per_key ? cuda::delta_key_solve(p, stream) : cuda::delta_solve(p, stream));
   }
 };
 
@@ -270,19 +288,27 @@ std::vector<at::Tensor> chunked_backward(
   const at::Tensor dbeta = at::empty({x.B, x.T, x.H}, x.wide_options());
   const at::Tensor dlast = x.final_gradient(dy);
   at::Tensor dg, dS0;
-  if (x.g.defined()) dg = at::empty_like(dbeta);
+  if (p.per_key)
+    dg = at::empty({x.B, x.T, x.H, x.K}, x.g.options());
+  else if (x.g.defined())
+    dg = at::empty_like(dbeta);
   if (x.S0.defined()) dS0 = at::empty_like(x.S0);
   p.out = rows(out, x.H);
   p.dq = rows(dq, x.H);
   p.dk = rows(dk, x.H);
   p.dv = rows(dv, x.H);
   p.dbeta = dbeta.data_ptr<float>();
-  if (dg.defined()) p.dg = dg.data_ptr<float>();
+  if (p.per_key)
+    p.dg_keys = rows(dg, x.H);
+  else if (dg.defined())
+    p.dg = dg.data_ptr<float>();
   p.Z = data(Z);
   p.first = view(dlast, x.H, false);
   p.last = view(dS0, x.H, false);
   C10_CUDA_CHECK(cuda::delta_reverse(p, x.stream));
-  C10_CUDA_CHECK(cuda::delta_gradient(p, x.stream));
+  C10_CUDA_CHECK(
+      p.per_key ? cuda::delta_key_gradient(p, x.stream) : cuda::delta_gradient(p, x.stream)
+  );
   return x.gradients(in, state, dq, dk, dv, dbeta, dg, dS0);
 }
 

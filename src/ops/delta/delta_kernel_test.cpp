@@ -16,7 +16,7 @@ namespace {
 
 struct Setting {
   Dims dims;
-  std::string gate = "none";  // none, head
+  std::string gate = "none";  // none, head, key
   double decay = 0;           // 0: sampled
   bool state = false;         // an initial state, and a gradient of the final one
   at::ScalarType type = at::kBFloat16;
@@ -99,17 +99,27 @@ std::vector<Setting> settings() {
     list.push_back({square, "head", -1e-3});
     list.push_back({grouped, "none", 0, true});
     list.push_back({grouped, "head", 0, true});
+    list.push_back({square, "key", 0, true});
+    list.push_back({square, "key", -20, true});
+    list.push_back({square, "key", -1e-3});
+    list.push_back({grouped, "key", 0, true});
   }
   const Dims narrow{.B = 1, .T = 300, .H = 6, .G = 2, .K = 48, .V = 80};
   list.push_back({narrow, "head", 0, true});
-  list.push_back({{.B = 2, .T = 130, .H = 2, .G = 2, .K = 128, .V = 16}, "head", -0.05, true});
+  list.push_back({narrow, "key", 0, true});
+  for (const char* gate : {"head", "key"})
+    list.push_back({{.B = 2, .T = 130, .H = 2, .G = 2, .K = 128, .V = 16}, gate, -0.05, true});
+  list.push_back({{.B = 2, .T = 130, .H = 2, .G = 2, .K = 72, .V = 128}, "key", 0, true});
+  list.push_back({{.B = 1, .T = 65536, .H = 1, .G = 1, .K = 64, .V = 64}, "key", 0, true});
   list.push_back({{.B = 1, .T = 65536, .H = 1, .G = 1, .K = 64, .V = 64}, "head", 0, true});
   list.push_back({{.B = 1, .T = 65536, .H = 1, .G = 1, .K = 64, .V = 64}, "none"});
   Setting scaled{{.B = 1, .T = 130, .H = 2, .G = 1, .K = 64, .V = 128}, "head", 0, true};
   scaled.scale = 0.125;
   list.push_back(scaled);
+  scaled.gate = "key";
+  list.push_back(scaled);
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
-    for (const char* gate : {"none", "head"}) {
+    for (const char* gate : {"none", "head", "key"}) {
       for (const int64_t T : {1, 65, 997}) {
         Setting s{{.B = 2, .T = T, .H = 4, .G = 2, .K = 33, .V = 70}, gate, 0, true, type};
         s.form = "recurrent kernel";
@@ -125,40 +135,99 @@ std::vector<Setting> settings() {
       {.B = 1, .T = 200, .H = 1, .G = 1, .K = 256, .V = 130}, "head", 0, true, at::kFloat};
   large.form = "recurrent kernel";
   list.push_back(large);
+  large.gate = "key";
+  list.push_back(large);
   return list;
 }
 INSTANTIATE_TEST_SUITE_P(Settings, DeltaKernelCuda, testing::ValuesIn(settings()));
 
 TEST(DeltaKernelsCuda, ResetIsAFreshStart) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
-  const Setting s{{.B = 1, .T = 200, .H = 2, .G = 2, .K = 64, .V = 64}, "head"};
-  for (const char* form : {"chunked kernel", "recurrent kernel"})
-    expect_fresh_start(find_op("delta"), sample(s), 90, form, [&](const auto&... as) {
-      return evaluate(s, as...);
-    });
+  for (const char* gate : {"head", "key"}) {
+    const Setting s{{.B = 1, .T = 200, .H = 2, .G = 2, .K = 64, .V = 64}, gate};
+    for (const char* form : {"chunked kernel", "recurrent kernel"})
+      expect_fresh_start(find_op("delta"), sample(s), 90, form, [&](const auto&... as) {
+        return evaluate(s, as...);
+      });
+  }
+}
+
+// Every key decays alike: the decay of a head, in other sums.
+TEST(DeltaKernelsCuda, EqualDecaysOfAllKeysAreTheHeads) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const Setting s{{.B = 2, .T = 300, .H = 4, .G = 2, .K = 64, .V = 128}, "head", 0, true};
+  const Problem p = sample(s);
+  Problem keys = p;
+  keys.in.g = p.in.g.unsqueeze(-1).expand({2, 300, 2, 64}).contiguous();
+  const Values one = evaluate(s, p, s.type, "chunked kernel");
+  const Values two = evaluate(s, keys, s.type, "chunked kernel");
+  for (size_t i = 0; i < one.names.size(); ++i) {
+    const at::Tensor sum = one.names[i] == "dg" ? two.tensors[i].sum(-1) : two.tensors[i];
+    EXPECT_LT(errors(sum, one.tensors[i].to(at::kDouble)).rms, 1e-2) << one.names[i];
+  }
 }
 
 TEST(DeltaKernelsCuda, SameBitsAndAnyStrides) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
-  for (const char* form : {"chunked kernel", "recurrent kernel"}) {
-    Setting s{{.B = 2, .T = 500, .H = 4, .G = 2, .K = 128, .V = 64}, "head", 0, true};
-    Problem p = sample(s);
-    const Values one = evaluate(s, p, s.type, form);
-    for (const Input& input : {kQ, kK, kV}) {
-      at::Tensor& x = p.in.*input.tensor;
-      x = x.transpose(1, 2).contiguous().transpose(1, 2);  // (B,H,T,K) in memory
+  for (const char* gate : {"head", "key"}) {
+    for (const char* form : {"chunked kernel", "recurrent kernel"}) {
+      Setting s{{.B = 2, .T = 500, .H = 4, .G = 2, .K = 128, .V = 64}, gate, 0, true};
+      Problem p = sample(s);
+      const Values one = evaluate(s, p, s.type, form);
+      for (const Input& input : {kQ, kK, kV}) {
+        at::Tensor& x = p.in.*input.tensor;
+        x = x.transpose(1, 2).contiguous().transpose(1, 2);  // (B,H,T,K) in memory
+      }
+      const Values two = evaluate(s, p, s.type, form);
+      for (size_t i = 0; i < one.tensors.size(); ++i)
+        EXPECT_TRUE(at::equal(one.tensors[i], two.tensors[i])) << form << " " << one.names[i];
     }
-    const Values two = evaluate(s, p, s.type, form);
-    for (size_t i = 0; i < one.tensors.size(); ++i)
-      EXPECT_TRUE(at::equal(one.tensors[i], two.tensors[i])) << form << " " << one.names[i];
   }
 }
 
-// A packed batch in one launch is its sequences, each on its own, bit for bit; an empty one leaves its state as it is.
-TEST(DeltaKernelsCuda, Packs) {
+// Contiguous tensors that begin between two units of 16 bytes.
+TEST(DeltaKernelsCuda, AnyAddress) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   const Op& op = find_op("delta");
-  Setting s{{.B = 1, .T = 500, .H = 4, .G = 2, .K = 64, .V = 128}, "head", 0, true};
+  for (const char* gate : {"head", "key"}) {
+    const Setting s{{.B = 2, .T = 70, .H = 2, .G = 2, .K = 64, .V = 64}, gate};
+    Inputs in = sample(s).in;
+    for (const Input& input : {kQ, kK, kV}) in.*input.tensor = (in.*input.tensor).to(at::kBFloat16);
+    Inputs moved = in;
+    for (const Input& input : op.inputs) {
+      at::Tensor& x = moved.*input.tensor;
+      x = at::constant_pad_nd(x.flatten(), {1, 0}).narrow(0, 1, x.numel()).view_as(x);
+    }
+    Options o;
+    o.form = "chunked kernel";
+    EXPECT_TRUE(at::equal(run(op, in, {}, o).o, run(op, moved, {}, o).o)) << gate;
+  }
+}
+
+// A decay per key may be bf16, which is not copied.
+TEST(DeltaKernelsCuda, TakesDecaysInBf16) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const Setting s{{.B = 2, .T = 130, .H = 4, .G = 2, .K = 64, .V = 64}, "key"};
+  Inputs in = sample(s).in;
+  for (const Input& input : {kQ, kK, kV}) in.*input.tensor = (in.*input.tensor).to(at::kBFloat16);
+  const at::Tensor g = in.g.to(at::kBFloat16);
+  Options o;
+  o.form = "chunked kernel";
+  in.g = g.to(at::kFloat).requires_grad_(true);
+  const Result wide = run(find_op("delta"), in, {}, o);
+  const at::Tensor dwide = torch::autograd::grad({wide.o.sum()}, {in.g})[0];
+  in.g = g.clone().requires_grad_(true);
+  const Result narrow = run(find_op("delta"), in, {}, o);
+  const at::Tensor dnarrow = torch::autograd::grad({narrow.o.sum()}, {in.g})[0];
+  EXPECT_TRUE(at::equal(wide.o, narrow.o));
+  EXPECT_EQ(dnarrow.scalar_type(), at::kBFloat16);
+  EXPECT_LT(errors(dnarrow, dwide.to(at::kDouble)).rms, 5e-3);
+}
+
+// A packed batch in one launch is its sequences, each on its own, bit for bit; an empty one leaves its state as it is.
+void expect_packs(const std::string& decay) {
+  const Op& op = find_op("delta");
+  Setting s{{.B = 1, .T = 500, .H = 4, .G = 2, .K = 64, .V = 128}, decay, 0, true};
   const Problem p = sample(s);
   const at::Device gpu(at::kCUDA, 0);
   const std::vector<int64_t> starts = {0, 70, 70, 71, 198, 500};
@@ -199,14 +268,17 @@ TEST(DeltaKernelsCuda, Packs) {
     }
   }
 }
+TEST(DeltaKernelsCuda, Packs) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  for (const char* gate : {"head", "key"}) expect_packs(gate);
+}
 
 // Token by token from the prefix's state is the whole sequence.
-TEST(DeltaKernelsCuda, StepsContinueAChunk) {
-  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+void expect_steps_continue(const std::string& decay) {
   const Op& op = find_op("delta");
   for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
     for (const int64_t K : {40, 128, 200}) {
-      Setting s{{.B = 3, .T = 100, .H = 4, .G = 2, .K = K, .V = 132}, "head"};
+      Setting s{{.B = 3, .T = 100, .H = 4, .G = 2, .K = K, .V = 132}, decay};
       Inputs in = sample(s).in;
       for (const Input& input : {kQ, kK, kV}) in.*input.tensor = (in.*input.tensor).to(type);
       Options o;
@@ -230,6 +302,10 @@ TEST(DeltaKernelsCuda, StepsContinueAChunk) {
       EXPECT_LT(relative_error(state.parts[0], all.state.parts[0]), 1e-5);
     }
   }
+}
+TEST(DeltaKernelsCuda, StepsContinueAChunk) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  for (const char* gate : {"head", "key"}) expect_steps_continue(gate);
 }
 
 // auto takes the kernel, says so, and a kernel that cannot run is refused with the reason.

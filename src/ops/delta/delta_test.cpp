@@ -57,5 +57,42 @@ TEST(Delta, BetaTwoReflects) {
   EXPECT_LT(relative_error(y.o.select(1, 0), -y.o.select(1, 1)), 1e-14);
 }
 
+// One decay for all keys of a head is the decay of the head: the order of decay and erasure does not matter then.
+TEST(Delta, EqualDecaysOfAllKeysAreTheHeads) {
+  Variant variant;
+  variant.gate = "head";
+  Inputs in = sample_inputs({find_op("delta"), variant, {.T = 23}, at::kCPU, 5}, at::kDouble);
+  Options o;
+  o.final_state = true;
+  for (const char* form : {"recurrent", "parallel", "chunked"}) {
+    o.form = form;
+    o.chunk = 8;
+    Inputs keys = in;
+    keys.g = in.g.unsqueeze(-1).expand_as(in.k);
+    const Result head = run(find_op("delta"), in, {}, o), key = run(find_op("delta"), keys, {}, o);
+    EXPECT_LT(relative_error(key.o, head.o), 1e-12) << form;
+    EXPECT_LT(relative_error(key.state.parts[0], head.state.parts[0]), 1e-12) << form;
+  }
+}
+
+// A key that decays at once is forgotten before the error is formed: diag(a) comes before I - beta k^T k.
+TEST(Delta, DecaysBeforeItErases) {
+  Inputs in;
+  in.k = at::tensor({0.6, 0.8}, at::kDouble).view({1, 1, 1, 2});
+  in.q = in.k;
+  in.v = at::zeros({1, 1, 1, 1}, at::kDouble);
+  in.beta = at::ones({1, 1, 1}, at::kDouble);
+  in.g = at::tensor({-INFINITY, 0.0}, at::kDouble).view({1, 1, 1, 2});
+  const State S{{at::tensor({5.0, 1.0}, at::kDouble).view({1, 1, 2, 1})}};
+  Options o;
+  o.final_state = true;
+  for (const char* form : {"recurrent", "parallel", "chunked"}) {
+    o.form = form;
+    const at::Tensor left = run(find_op("delta"), in, S, o).state.parts[0].flatten();
+    EXPECT_NEAR(left[0].item<double>(), -0.48, 1e-15) << form;  // 0 - 0.6 (0.8 * 1)
+    EXPECT_NEAR(left[1].item<double>(), 1 - 0.64, 1e-15) << form;
+  }
+}
+
 }  // namespace
 }  // namespace horner

@@ -1,34 +1,45 @@
-// `delta`: the two sweeps over time, forward and reverse (chunked.cuh).
+// `delta`: the two sweeps over time, forward and reverse (chunked.cuh). With a decay per key (per_key/per_key.cuh) q and k
+// come with their factors, those of k for reading and for writing apart.
 #include "cuda/launch.cuh"
-#include "ops/delta/chunked.cuh"
+#include "ops/delta/per_key/per_key.cuh"
 
 namespace horner::cuda {
 namespace {
 
 constexpr int kBlock = 128;  // four warps of 16 value columns
 
-template <int kKeys>
+template <int kKeys, bool kPerKey>
 struct Stage {
   unsigned char k[kKeys / 64][kTileBytes], q[kKeys / 64][kTileBytes];
   unsigned char v[kTileBytes];  // or do, in reverse: the block's 64 columns
   unsigned char inverse[kTileBytes], scores[kTileBytes];
 };
+template <int kKeys>
+struct Stage<kKeys, true> : Stage<kKeys, false> {
+  unsigned char written[kKeys / 64][kTileBytes];  // Kw
+};
+// e^G, b e^{G_C-G}; the last e^G is e^{G_C}. Per key: e^{G_C}.
+template <int kKeys, bool kPerKey>
 struct TokenFactors {
-  float read[64], write[64];  // e^G, b e^{G_C-G}; the last e^G is e^{G_C}
+  float read[64], write[64];
 };
 template <int kKeys>
+struct TokenFactors<kKeys, true> {
+  float kept[kKeys];
+};
+template <int kKeys, bool kPerKey>
 struct Memory {
-  Stage<kKeys> stage[2];
-  TokenFactors factors[2];
+  Stage<kKeys, kPerKey> stage[2];
+  TokenFactors<kKeys, kPerKey> factors[2];
 };
 
 // Dynamic memory begins at a multiple of 1024 bytes, which the tiles want: with room to align it, two blocks would not
 // fit on a multiprocessor.
-template <int kKeys>
-__device__ Memory<kKeys>& memory() {
+template <class Memory>
+__device__ Memory& memory() {
   extern __shared__ __align__(1024) unsigned char dynamic[];
   if (shared_address(dynamic) % 1024 != 0) __trap();
-  return *reinterpret_cast<Memory<kKeys>*>(dynamic);
+  return *reinterpret_cast<Memory*>(dynamic);
 }
 
 template <int kKeys>
@@ -55,7 +66,7 @@ struct Job {
 };
 
 // Elements of the state between registers and memory: f(element, address of it).
-template <int kKeys, class F>
+template <int kKeys, bool kPerKey, class F>
 __device__ void for_state(
     Transposed<kKeys>& S,
     const StateView& s,
@@ -70,15 +81,16 @@ __device__ void for_state(
   for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int k = 8 * n + 2 * me.i + e % 2, v = job.column + me.r + 8 * (e / 2);
+      const int place = 8 * n + 2 * me.i + e % 2, v = job.column + me.r + 8 * (e / 2);
+      const int k = kPerKey ? key_at_place(place) : place;
       if (k < p.K && v < p.V) f(S[n / 8][n % 8][e], base + k * s.r + v * s.n);
     }
   }
 }
 
-template <int kKeys, bool kQueries>
+template <int kKeys, bool kQueries, bool kPerKey>
 __device__ void load_stage(
-    Memory<kKeys>& m,
+    Memory<kKeys, kPerKey>& m,
     int slot_of,
     const DeltaChunks& p,
     const Rows& values,
@@ -86,17 +98,28 @@ __device__ void load_stage(
     int i,
     const Place& me
 ) {
-  Stage<kKeys>& s = m.stage[slot_of];
+  Stage<kKeys, kPerKey>& s = m.stage[slot_of];
   const Chunk c = chunk_at(job.span, i);
-  load_chunk<kKeys / 64, kBlock>(shared_address(s.k), p.k, c, job.h, 0, p.K, me);
-  load_chunk<1, kBlock>(shared_address(s.v), values, c, job.h, job.first, p.V, me);
   const int64_t slot = job.span.slot + i;
+  const auto load_keys = [&](const auto& tiles, const Rows& x, const void* weighed) {
+    if constexpr (kPerKey) {
+      const int64_t tile = (slot * p.H + job.h.own) * 64 * kKeys;
+      const auto* from = static_cast<const __nv_bfloat16*>(weighed) + tile;
+      load_matrix<kKeys / 64, 64, kBlock>(shared_address(tiles), from, me);
+    } else {
+      load_chunk<kKeys / 64, kBlock>(shared_address(tiles), x, c, job.h, 0, p.K, me);
+    }
+  };
+  load_keys(s.k, p.k, p.read_k);
+  load_chunk<1, kBlock>(shared_address(s.v), values, c, job.h, job.first, p.V, me);
   load_matrix<1, 64, kBlock>(shared_address(s.inverse), square(p.inverse, p, slot, job.h), me);
-  const float* factors = p.factors + (slot * p.H + job.h.own) * 128;
-  if (me.warp == 0)
-    copy_async(shared_address(&m.factors[slot_of]) + 16 * me.lane, factors + 4 * me.lane, true);
+  constexpr int kFactors = kPerKey ? kKeys : 128;
+  const float* factors = p.factors + (slot * p.H + job.h.own) * kFactors;
+  if (me.thread < kFactors / 4)
+    copy_async(shared_address(&m.factors[slot_of]) + 16 * me.thread, factors + 4 * me.thread, true);
+  if constexpr (kPerKey) load_keys(s.written, p.k, p.write_k);
   if constexpr (kQueries) {
-    load_chunk<kKeys / 64, kBlock>(shared_address(s.q), p.q, c, job.h, 0, p.K, me);
+    load_keys(s.q, p.q, p.read_q);
     load_matrix<1, 64, kBlock>(shared_address(s.scores), square(p.scores, p, slot, job.h), me);
   }
 }
@@ -120,9 +143,14 @@ __device__ void store_state(
 }
 
 template <int kKeys>
-__device__ void keep(Transposed<kKeys>& S, float kept) {
+__device__ void keep(Transposed<kKeys>& S, const TokenFactors<kKeys, false>& f, const Place&) {
 #pragma unroll
-  for (int e = 0; e < kKeys / 2; ++e) S[e / 32][e / 4 % 8][e % 4] *= kept;
+  for (int e = 0; e < kKeys / 2; ++e) S[e / 32][e / 4 % 8][e % 4] *= f.read[63];
+}
+template <int kKeys>
+__device__ void keep(Transposed<kKeys>& S, const TokenFactors<kKeys, true>& f, const Place& me) {
+#pragma unroll
+  for (int n = 0; n < kKeys / 64; ++n) weigh_columns(S[n], f.kept + 64 * n, me);
 }
 
 // The copies of this thread have arrived; after the barrier, those of all have.
@@ -145,24 +173,27 @@ __device__ void round_state(uint32_t (&a)[kKeys / 16][4], const Transposed<kKeys
 }
 
 // kQueries: o is wanted; else E and the states are.
-template <int kKeys, bool kQueries>
+template <int kKeys, bool kQueries, bool kPerKey>
 __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constant__ DeltaChunks p) {
-  Memory<kKeys>& m = memory<kKeys>();
+  auto& m = memory<Memory<kKeys, kPerKey>>();
   const Place start(int(threadIdx.x));
   const Job job(p, start);
   Transposed<kKeys> S = {};
-  for_state<kKeys>(S, p.first, p, job, start, [](float& x, const float* from) { x = *from; });
-  if (job.chunks > 0) load_stage<kKeys, kQueries>(m, 0, p, p.v, job, 0, start);
+  for_state<kKeys, kPerKey>(S, p.first, p, job, start, [](float& x, const float* from) {
+    x = *from;
+  });
+  if (job.chunks > 0) load_stage<kKeys, kQueries, kPerKey>(m, 0, p, p.v, job, 0, start);
   copy_commit();
   for (int i = 0; i < job.chunks; ++i) {
     const Place me(anew(int(threadIdx.x)));  // addresses are made anew: registers are scarce
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     wait_copies();
-    if (i + 1 < job.chunks) load_stage<kKeys, kQueries>(m, (i + 1) & 1, p, p.v, job, i + 1, me);
+    if (i + 1 < job.chunks)
+      load_stage<kKeys, kQueries, kPerKey>(m, (i + 1) & 1, p, p.v, job, i + 1, me);
     copy_commit();
-    const Stage<kKeys>& s = m.stage[i & 1];
-    const TokenFactors& f = m.factors[i & 1];
+    const Stage<kKeys, kPerKey>& s = m.stage[i & 1];
+    const TokenFactors<kKeys, kPerKey>& f = m.factors[i & 1];
     const uint32_t ks = shared_address(s.k);
     Product E, O;
     uint32_t state[kKeys / 16][4], a[4][4];
@@ -181,7 +212,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
     for (int j = 0; j < 4; ++j) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
     wait_products<1>();
     settle_product(E);
-    weigh_columns(E, f.read, me);
+    if constexpr (!kPerKey) weigh_columns(E, f.read, me);
 #pragma unroll
     for (int e = 0; e < 16; ++e) {  // V - e^G K S
       float* two = E[e / 2] + 2 * (e % 2);
@@ -192,15 +223,17 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
     begin_products();
     multiply_rows<false>(E, a, shared_address(s.inverse), true, reader);
     commit_products();
-    keep<kKeys>(S, f.read[63]);
+    keep<kKeys>(S, f, me);
     wait_products<0>();
     settle_product(E);
     settle_product(O);
     uint32_t weighed[4][4];
     round_all(a, E);
-    weigh_columns(E, f.write, me);
-    round_all(weighed, E);
-    if constexpr (kQueries) {
+    if constexpr (!kPerKey) {
+      weigh_columns(E, f.write, me);
+      round_all(weighed, E);
+    }
+    if constexpr (kQueries && !kPerKey) {
       weigh_columns(O, f.read, me);
 #pragma unroll
       for (int e = 0; e < 32; ++e) O[e / 4][e % 4] *= p.scale;
@@ -209,14 +242,23 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
     if constexpr (kQueries) multiply_rows<true>(O, a, shared_address(s.scores), true, reader);
     commit_products();
 #pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n)  // S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
-      multiply_columns<true>(S[n], weighed, ks + n * kTileBytes, false, reader);
+    for (int n = 0; n < kKeys / 64; ++n) {  // S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
+      if constexpr (kPerKey)
+        multiply_columns<true>(S[n], a, shared_address(s.written[n]), false, reader);
+      else
+        multiply_columns<true>(S[n], weighed, ks + n * kTileBytes, false, reader);
+    }
     commit_products();
     if constexpr (kQueries) {
       wait_products<1>();
       settle_product(O);
-      round_all(a, O);
-      store_tokens(a, p.out, c, job.h, job.column, p.V, me);
+      if constexpr (kPerKey) {  // a is still read
+        round_all(weighed, O);
+        store_tokens(weighed, p.out, c, job.h, job.column, p.V, me);
+      } else {
+        round_all(a, O);
+        store_tokens(a, p.out, c, job.h, job.column, p.V, me);
+      }
     } else {
       store_tokens(a, p.error, c, job.h, job.column, p.V, me);
     }
@@ -224,7 +266,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
 #pragma unroll
     for (int n = 0; n < kKeys / 64; ++n) settle_product(S[n]);
   }
-  for_state<kKeys>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
+  for_state<kKeys, kPerKey>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
 
 // Bf16 pairs over tokens times a factor per token.
@@ -232,24 +274,26 @@ __device__ uint32_t weigh_pair(uint32_t two, float2 f) {
   return pack(low_half(two) * f.x, high_half(two) * f.y);
 }
 
-template <int kKeys>
+template <int kKeys, bool kPerKey>
 __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constant__ DeltaChunks p) {
-  Memory<kKeys>& m = memory<kKeys>();
+  auto& m = memory<Memory<kKeys, kPerKey>>();
   const Place start(int(threadIdx.x));
   const Job job(p, start);
   Transposed<kKeys> Z = {};
-  for_state<kKeys>(Z, p.first, p, job, start, [](float& x, const float* from) { x = *from; });
-  if (job.chunks > 0) load_stage<kKeys, true>(m, 0, p, p.out, job, job.chunks - 1, start);
+  for_state<kKeys, kPerKey>(Z, p.first, p, job, start, [](float& x, const float* from) {
+    x = *from;
+  });
+  if (job.chunks > 0) load_stage<kKeys, true, kPerKey>(m, 0, p, p.out, job, job.chunks - 1, start);
   copy_commit();
   for (int i = job.chunks - 1; i >= 0; --i) {
     const Place me(anew(int(threadIdx.x)));
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     const int slot = (job.chunks - 1 - i) & 1;
-    const Stage<kKeys>& s = m.stage[slot];
-    const TokenFactors& f = m.factors[slot];
+    const Stage<kKeys, kPerKey>& s = m.stage[slot];
+    const TokenFactors<kKeys, kPerKey>& f = m.factors[slot];
     wait_copies();
-    if (i > 0) load_stage<kKeys, true>(m, slot ^ 1, p, p.out, job, i - 1, me);
+    if (i > 0) load_stage<kKeys, true, kPerKey>(m, slot ^ 1, p, p.out, job, i - 1, me);
     copy_commit();
     const uint32_t ks = shared_address(s.k), qs = shared_address(s.q);
     Product d;
@@ -259,22 +303,31 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
     for (int e = 0; e < 16; ++e) {
       const int j = e / 4, t = 16 * j + 8 * (e % 4 / 2) + 2 * me.i;
       if (e % 4 == 0) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
-      const float2 two = *reinterpret_cast<const float2*>(f.read + t);
-      weighed[j][e % 4] = weigh_pair(a[j][e % 4], {two.x * p.scale, two.y * p.scale});
+      if constexpr (!kPerKey) {
+        const float2 two = *reinterpret_cast<const float2*>(f.read + t);
+        weighed[j][e % 4] = weigh_pair(a[j][e % 4], {two.x * p.scale, two.y * p.scale});
+      }
     }
-    keep<kKeys>(Z, f.read[63]);
+    keep<kKeys>(Z, f, me);
     begin_products();
-    multiply_rows<false>(d, state, ks, false, reader);  // K Z
+    if constexpr (kPerKey)
+      multiply_rows<false>(d, state, shared_address(s.written), false, reader);  // Kw Z
+    else
+      multiply_rows<false>(d, state, ks, false, reader);  // K Z
     commit_products();
 #pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n)  // Z += Q^T diag(scale e^G) dO
-      multiply_columns<true>(Z[n], weighed, qs + n * kTileBytes, false, reader);
+    for (int n = 0; n < kKeys / 64; ++n) {  // Z += Q^T diag(scale e^G) dO
+      if constexpr (kPerKey)
+        multiply_columns<true>(Z[n], a, qs + n * kTileBytes, false, reader);
+      else
+        multiply_columns<true>(Z[n], weighed, qs + n * kTileBytes, false, reader);
+    }
     commit_products();
 #pragma unroll
     for (int j = 0; j < kKeys / 16; ++j) store_state<kKeys>(p.Z, state[j], j, p, job, i, me);
     wait_products<1>();
     settle_product(d);
-    weigh_columns(d, f.write, me);
+    if constexpr (!kPerKey) weigh_columns(d, f.write, me);
     begin_products();
     multiply_columns<true>(d, a, shared_address(s.scores), true, reader);  // + P^T dO
     commit_products();
@@ -289,7 +342,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
     wait_products<0>();
     settle_product(d);
     round_all(a, d);
-    weigh_columns(d, f.read, me);
+    if constexpr (!kPerKey) weigh_columns(d, f.read, me);
     round_all(weighed, d);
 #pragma unroll
     for (int e = 0; e < 16; ++e) weighed[e / 4][e % 4] ^= 0x80008000u;
@@ -303,29 +356,35 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
 #pragma unroll
     for (int n = 0; n < kKeys / 64; ++n) settle_product(Z[n]);
   }
-  for_state<kKeys>(Z, p.last, p, job, start, [](float x, float* to) { *to = x; });
+  for_state<kKeys, kPerKey>(Z, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
 
 int64_t blocks(const DeltaChunks& p) { return p.sequences.count * p.H * ((p.V + 63) / 64); }
 
-template <int kKeys>
+template <int kKeys, bool kPerKey>
 cudaError_t forward(const DeltaChunks& p, cudaStream_t stream) {
-  const auto kernel = p.S ? forward_kernel<kKeys, false> : forward_kernel<kKeys, true>;
-  return launch(kernel, blocks(p), kBlock, sizeof(Memory<kKeys>), stream, p);
+  const auto kernel =
+      p.S ? forward_kernel<kKeys, false, kPerKey> : forward_kernel<kKeys, true, kPerKey>;
+  return launch(kernel, blocks(p), kBlock, sizeof(Memory<kKeys, kPerKey>), stream, p);
 }
-template <int kKeys>
+template <int kKeys, bool kPerKey>
 cudaError_t reverse(const DeltaChunks& p, cudaStream_t stream) {
-  return launch(reverse_kernel<kKeys>, blocks(p), kBlock, sizeof(Memory<kKeys>), stream, p);
+  const size_t bytes = sizeof(Memory<kKeys, kPerKey>);
+  return launch(reverse_kernel<kKeys, kPerKey>, blocks(p), kBlock, bytes, stream, p);
 }
 
 }  // namespace
 
 cudaError_t delta_forward(const DeltaChunks& p, cudaStream_t stream) {
-  return p.keys() == 64 ? forward<64>(p, stream) : forward<128>(p, stream);
+  if (p.per_key)
+    return p.keys() == 64 ? forward<64, true>(p, stream) : forward<128, true>(p, stream);
+  return p.keys() == 64 ? forward<64, false>(p, stream) : forward<128, false>(p, stream);
 }
 
 cudaError_t delta_reverse(const DeltaChunks& p, cudaStream_t stream) {
-  return p.keys() == 64 ? reverse<64>(p, stream) : reverse<128>(p, stream);
+  if (p.per_key)
+    return p.keys() == 64 ? reverse<64, true>(p, stream) : reverse<128, true>(p, stream);
+  return p.keys() == 64 ? reverse<64, false>(p, stream) : reverse<128, false>(p, stream);
 }
 
 }  // namespace horner::cuda

@@ -2,6 +2,7 @@
 // of the one that leaves it (per_key.cuh).
 #include <type_traits>
 
+#include "cuda/key_gradients.cuh"
 #include "cuda/launch.cuh"
 #include "ops/linear/per_key/per_key.cuh"
 
@@ -21,76 +22,6 @@ struct SliceSums {
 
 size_t memory_bytes(int keys, int width) {
   return size_t(keys) * width * 4 + 64 * width * 4 + 8192 + 2 * sizeof(SliceSums);
-}
-
-// W_ts = W_st = dA_ts = do_t.v_s for s < t, as A operands: rows of stripe w, columns of w, w ^ 1, w ^ 2 and w ^ 3;
-// and dA_tt.
-struct Symmetric {
-  uint32_t own[4], near[4], far[2][4];
-  float same[2];
-
-  template <int kWidth>
-  __device__ void compute(uint32_t v, uint32_t out, const Place& me) {
-    float lower[2][4] = {}, upper[2][4] = {}, others[3][2][4] = {};  // dO V^T, V dO^T
-    const int mine = 16 * me.warp + me.lane % 16, other = 8 * (me.lane / 16) + me.lane % 8;
-    const auto add = [&](float(&d)[2][4], const uint32_t(&a)[4], uint32_t rows) {
-      uint32_t b[4];
-      load_matrices(b, rows);
-      multiply(d[0], a, b[0], b[1]);
-      multiply(d[1], a, b[2], b[3]);
-    };
-#pragma unroll 1
-    for (int step = 0; step < kWidth / 16; ++step) {
-      const uint32_t tile = step / 4 * kTileBytes;
-      const int unit = step % 4 * 2 + me.lane / 8 % 2;
-      uint32_t a[4], av[4];
-      load_matrices(a, out + tile + tile_offset(mine, step % 4 * 2 + me.lane / 16));
-      load_matrices(av, v + tile + tile_offset(mine, step % 4 * 2 + me.lane / 16));
-      add(lower, a, v + tile + tile_offset(16 * me.warp + other, unit));
-      add(upper, av, out + tile + tile_offset(16 * me.warp + other, unit));
-#pragma unroll
-      for (int n = 1; n < 4; ++n) {
-        const int stripe = me.warp ^ n;
-        const bool early = stripe < me.warp;
-        const uint32_t rows[4] = {
-            early ? a[0] : av[0], early ? a[1] : av[1], early ? a[2] : av[2], early ? a[3] : av[3]};
-        add(others[n - 1], rows, (early ? v : out) + tile + tile_offset(16 * stripe + other, unit));
-      }
-    }
-    const int holder = (me.lane & 28) | (me.r >> 1);
-    same[0] = __shfl_sync(~0u, me.r & 1 ? lower[0][1] : lower[0][0], holder);
-    same[1] = __shfl_sync(~0u, me.r & 1 ? lower[1][3] : lower[1][2], holder);
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int column = 2 * me.i + e;
-      if (column >= me.r) lower[0][e] = column == me.r ? 0.f : upper[0][e];
-      if (column >= me.r) lower[1][2 + e] = column == me.r ? 0.f : upper[1][2 + e];
-      lower[1][e] = upper[1][e];
-    }
-    to_operand(own, lower);
-    to_operand(near, others[0]);
-    to_operand(far[0], others[1]);
-    to_operand(far[1], others[2]);
-  }
-
-  // Its part of level h < 8 in this stripe: two blocks on the diagonal.
-  __device__ uint2 part(int half, const Place& me) const {
-    const int apart = me.r ^ (2 * me.i);  // of the first of two columns; the other differs in bit 0
-    const uint32_t mask =
-        (meet(apart, half) ? 0xffffu : 0u) | (meet(apart ^ 1, half) ? 0xffff0000u : 0u);
-    return {own[0] & mask, own[3] & mask};
-  }
-};
-
-// d = W M of 16 rows of M: all pairs of keys of a slice.
-__device__ void multiply_level(
-    Values& d, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, const Fragment& m
-) {
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const uint32_t b0 = transposed(m.x[0][j]), b1 = transposed(m.x[1][j]);
-    multiply(d[j], a0, a1, a2, a3, b0, b1);
-  }
 }
 
 // Gradients of a slice: of q, k, and of g by the flows inside the stripe. A row with term = y factor, where y = W M or
@@ -206,35 +137,6 @@ __device__ void multiply_transposed_state(
   }
 }
 
-// Rows r and r + 8 of 8 keys to memory, as bf16 or fp32.
-__device__ void store_keys(
-    const Values& x,
-    float scale,
-    const Rows& to,
-    bool wide,
-    const PerKey& p,
-    const Chunk& c,
-    const Heads& h,
-    int slice,
-    const Place& me
-) {
-  const int key = kSlice * slice + 8 * me.i;
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-    const int64_t row = 16 * me.warp + me.r + 8 * n;
-    if (row >= c.rows || key >= p.K) continue;
-    float y[8];
-#pragma unroll
-    for (int e = 0; e < 8; ++e) y[e] = x[e / 2][2 * n + e % 2] * scale;
-    if (wide) {
-      store_eight(at<float>(to, c, h) + row * to.t + key, y);
-    } else {
-      *reinterpret_cast<uint4*>(at<__nv_bfloat16>(to, c, h) + row * to.t + key) = {
-          pack(y[0], y[1]), pack(y[2], y[3]), pack(y[4], y[5]), pack(y[6], y[7])};
-    }
-  }
-}
-
 // A block owns one chunk of one head, a warp one stripe of it. Shared memory: S, Z, v and do as they come; rows of
 // levels 16 and 32 of one slice. Where S has been read, k e^{G_C-G} of the warp's rows; in v, dv on its way out.
 template <int kWidth>
@@ -268,7 +170,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
   copy_wait<1>();
   __syncthreads();
   Symmetric W;
-  W.template compute<kWidth>(va, outa, me);
+  W.template compute<kWidth>(va, outa, 1.f, me);
   copy_wait<0>();
   __syncthreads();
 
@@ -370,8 +272,8 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
       grad.q[e / 4][e % 4] += W.same[h] * element(x.k[h], n);
       grad.k[e / 4][e % 4] += W.same[h] * element(x.q[h], n);
     }
-    store_keys(grad.q, p.scale, p.dq, false, p, c, h, s, me);
-    store_keys(grad.k, p.scale, p.dk, p.wide, p, c, h, s, me);
+    store_keys(grad.q, p.scale, p.dq, false, p.K, c, h, s, me);
+    store_keys(grad.k, p.scale, p.dk, p.wide, p.K, c, h, s, me);
     __syncthreads();
     float all[8] = {}, rest[8] = {};
 #pragma unroll 1
@@ -387,7 +289,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
       grad.g[n / 2][n % 2] += rest[n];
       grad.g[n / 2][2 + n % 2] += rest[n];
     }
-    store_keys(grad.g, p.scale, p.dg, !p.narrow_dg, p, c, h, s, me);
+    store_keys(grad.g, p.scale, p.dg, !p.narrow_dg, p.K, c, h, s, me);
   }
 
   uint32_t a[4][4];  // A^T, over the tokens of stripes warp .. 3
