@@ -1,5 +1,7 @@
 #include "lab/bench/cost.h"
 
+#include <algorithm>
+
 #include "ops/power/power.h"
 #include "ops/sample.h"
 
@@ -24,7 +26,8 @@ std::pair<double, double> flops(const Op& op, const Dims& d, const Options& o, b
     const double C = d.K <= 32 ? 128 : 16 * K, F = feature_count(d.K, o.order);
     return {C * (K + V) + 4 * F * V, 2.5 * C * (K + V) + 10 * F * V};
   }
-  return {T * (K + V), 2.5 * T * (K + V)};
+  const double seen = o.window > 0 ? std::min(T, 2.0 * double(o.window + o.sinks)) : T;
+  return {seen * (K + V), 2.5 * seen * (K + V)};
 }
 
 }  // namespace
@@ -47,8 +50,9 @@ BenchCosts costs(
                                                (o.norm == "sum" ? 2 * out : 0);
   const double rows = double(d.B * d.T * d.H);
   const double waiting = (fold - 1) / 2.0 * (inputs - bytes(in.q));
+  const double written = o.final_state ? 1.0 / fold : 0.0;  // else the state is only read
   if (!state.empty())
-    return {{inputs + waiting + out + (1.0 + 1.0 / fold) * double(state.bytes()), 0}, {}};
+    return {{inputs + waiting + out + (1.0 + written) * double(state.bytes()), 0}, {}};
   const auto [forward, backward] =
       flops(op, d, o, form.starts_with("chunked") || form == "wide kernel");
   return {

@@ -66,6 +66,7 @@ Op attention_op() {
            "clamp",
            "log_norm",
            "final_state"},
+      .kernels = {"step kernel", "parallel kernel"},
       .recurrent = recurrent,
       .parallel = parallel,
       .chunked = chunked,

@@ -33,11 +33,11 @@ Problem problem(const Inputs& in, const State& state, const Options& o) {
 Rows attend(const Problem& p, int64_t t, int64_t C, Visible::Span span, const Options& o) {
   const at::Tensor hidden = p.keys.mask(t, C, span, o).logical_not();
   const at::Tensor k = p.keys.cut(p.keys.k, -2, span), v = p.keys.cut(p.keys.v, -2, span);
-  at::Tensor x = at::matmul(p.q.narrow(-2, t, C), k.transpose(-1, -2));
+  at::Tensor x = product(p.q.narrow(-2, t, C), k.transpose(-1, -2));
   if (o.clamp) x = x.clamp_max(*o.clamp);
   x = x.masked_fill(hidden, -std::numeric_limits<double>::infinity());  // x_ts
   const at::Tensor norm = x.logsumexp(-1, true);                        // log sum_s e^{x_ts}
-  return {at::matmul((x - norm).exp(), v), norm};  // sum_s e^{x_ts - norm_t} v_s
+  return {product((x - norm).exp(), v), norm};  // sum_s e^{x_ts - norm_t} v_s
 }
 
 // C queries at a time; whole: against all keys, else against those that they can see.

@@ -3,9 +3,10 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
-#include <pthreadpool.h>
+#include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 
 #include "ops/attention/plain.h"
@@ -18,7 +19,7 @@ using namespace vectors;
 
 constexpr int64_t kBlock = 64;       // keys whose scores are kept; a multiple of kLanes
 constexpr int64_t kPart = 1024;      // keys of a task
-constexpr int64_t kGrain = 1 << 17;  // bytes of keys that are worth a second thread
+constexpr int64_t kGrain = 1 << 17;  // bytes of keys and values that are worth a thread
 
 template <class T>
 struct Wide {
@@ -148,17 +149,35 @@ auto chosen_loop() {
   return avx512 ? &add_avx512<A, T> : avx2 ? &add_avx2<A, T> : &add_plain<A, T>;
 }
 
-// f(i) for i < n on torch's number of threads. at::parallel_for has one thread where a program is built without OpenMP.
+// The OpenMP runtime that torch runs on. at::parallel_for has one thread where a program is built without OpenMP, and a
+// second pool of threads would wait for the cores on which torch's own threads spin.
+using Parallel = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
+Parallel torch_threads() {
+  static const Parallel parallel = [] {
+    void* runtime = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    return reinterpret_cast<Parallel>(dlsym(runtime ? runtime : RTLD_DEFAULT, "GOMP_parallel"));
+  }();
+  return parallel;
+}
+
+// f(i) for i < n on torch's threads, where there are enough bytes to read.
 template <class F>
 void for_each_task(int64_t n, int64_t bytes, const F& f) {
-  const int threads = at::get_num_threads();
-  if (n == 1 || threads == 1 || bytes < kGrain || at::in_parallel_region()) {
-    for (int64_t i = 0; i < n; ++i) f(i);
-    return;
+  struct Shared {
+    const F& f;
+    int64_t n;
+    std::atomic<int64_t> next = 0;
+  } shared{f, n};
+  const auto work = [](void* context) {
+    Shared& all = *static_cast<Shared*>(context);
+    for (int64_t i = all.next++; i < all.n; i = all.next++) all.f(i);
+  };
+  const int64_t threads = std::min<int64_t>({at::get_num_threads(), n, bytes / kGrain});
+  if (threads <= 1 || at::in_parallel_region() || torch_threads() == nullptr) {
+    work(&shared);
+  } else {
+    torch_threads()(work, &shared, unsigned(threads), 0);
   }
-  static pthreadpool* pool = pthreadpool_create(size_t(threads));
-  const auto call = [](void* context, size_t i) { (*static_cast<const F*>(context))(int64_t(i)); };
-  pthreadpool_parallelize_1d(pool, call, const_cast<F*>(&f), size_t(n), 0);
 }
 
 template <class T>
