@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include "core/check.h"
+#include "ops/attention/cache.h"
 
 namespace horner {
 
@@ -22,8 +23,9 @@ at::Tensor Pass::carried() {
 }
 
 void Pass::carry(const at::Tensor& part) {
-  // A view would keep all the tokens that it was cut from.
-  after_.parts.push_back(part.storage().nbytes() > part.nbytes() ? part.clone() : part);
+  // A view would keep all the tokens that it was cut from; a cache is a view with room to grow.
+  const bool whole = has_room(part) || part.storage().nbytes() <= part.nbytes();
+  after_.parts.push_back(whole ? part : part.clone());
 }
 
 State Pass::rest() {

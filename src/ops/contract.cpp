@@ -17,7 +17,8 @@ namespace horner {
 namespace contract_parts {
 
 static bool one_token(const Form& form) {
-  return form.name == forms::kStep || form.name == forms::kStepKernel;
+  return form.name == forms::kStep || form.name == forms::kStepKernel ||
+         form.name == forms::kFusedStep;
 }
 static bool is_sequence(const Case& c) { return c.form == nullptr || !one_token(*c.form); }
 static bool is_causal_sequence(const Case& c) { return c.variant.options.causal && is_sequence(c); }
@@ -26,7 +27,7 @@ static bool carries_sequence(const Case& c) { return carries(c) && is_sequence(c
 static bool has_groups(const Case& c) { return c.op.grouped(); }
 static bool is_exact(const Case& c) { return c.exact(); }
 static bool has_gradient(const Case& c) {
-  return c.form == nullptr || c.form->traces || c.form->place == Place::cuda;
+  return c.form == nullptr || c.form->traces || c.form->backward != nullptr;
 }
 template <at::ScalarType type>
 static bool takes(const Case& c) {

@@ -26,7 +26,7 @@ double allowed(const Case&, const Inputs&, const Result& truth);
 // f(options) for the case's form; with chunks of 1, 7, 16, 64 and T where it has chunks of any size.
 template <class F>
 void for_each_chunk(const Case& c, F&& f) {
-  if (c.form_name() != forms::kChunked) return f(with(c));
+  if (c.form_name() != forms::kChunked && c.form_name() != forms::kFusedChunked) return f(with(c));
   for (const int64_t chunk : {int64_t(1), int64_t(7), int64_t(16), int64_t(64), c.dims.T})
     f(with(c, chunk));
 }

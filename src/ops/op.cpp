@@ -73,7 +73,7 @@ State stack_rows(const std::vector<State>& rows) {
     std::vector<at::Tensor> parts;
     for (const State& row : rows) {
       const at::Tensor& x = row.parts[i];
-      parts.push_back(cache ? at::constant_pad_nd(x, {0, 0, 0, longest - x.size(2)}) : x);
+      parts.push_back(cache ? at::constant_pad_nd(x, {0, 0, longest - x.size(2), 0}) : x);
     }
     all.parts.push_back(at::cat(parts, 0));
   }

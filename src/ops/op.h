@@ -71,6 +71,8 @@ class Saved {
 namespace forms {
 inline constexpr std::string_view kAuto = "auto", kRecurrent = "recurrent", kParallel = "parallel",
                                   kChunked = "chunked", kStep = "step";
+inline constexpr std::string_view kFusedParallel = "fused parallel",
+                                  kFusedChunked = "fused chunked", kFusedStep = "fused step";
 inline constexpr std::string_view kRecurrentKernel = "recurrent kernel",
                                   kParallelKernel = "parallel kernel",
                                   kChunkedKernel = "chunked kernel", kStepKernel = "step kernel",

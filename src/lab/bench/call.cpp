@@ -29,8 +29,20 @@ BenchCall::BenchCall(const BenchJob& job, const Inputs& inputs, at::ScalarType t
   }
   if (!step) return;
   options.final_state = true;
-  state = op.zero_state(in, 0, options);
-  for (at::Tensor& part : state.parts) part.fill_(1.0 / 3);
+  const int64_t past = job.subject.past;
+  state = op.zero_state(in, past, options);
+  for (at::Tensor& part : state.parts) {
+    if (past == 0) {
+      part.fill_(1.0 / 3);
+    } else if (!part.is_floating_point()) {
+      part.fill_(past);  // tokens that were seen
+    } else {             // multiples of 1/128 in [-1, 1), which bf16 holds
+      const int64_t X = part.size(2) * part.size(3);
+      const at::Tensor x = at::arange(X, part.options().dtype(at::kLong)).remainder(251);
+      part.copy_((x.to(part.scalar_type()) / 128 - 1).view({part.size(2), part.size(3)}));
+    }
+  }
+  if (past > 0) options.final_state = false;  // each call goes on from the same cache
   if (job.lazy()) lazy = Lazy{.folded = state};
 }
 

@@ -29,8 +29,9 @@ BenchCosts costs(
                                            (o.norm == "none" ? 0 : 2 * out);
   const double rows = double(d.B * d.T * d.H);
   const double waiting = (fold - 1) / 2.0 * (inputs - bytes(in.q));
+  const double written = o.final_state ? 1.0 / fold : 0.0;  // else the state is only read
   if (!state.empty())
-    return {{inputs + waiting + out + (1.0 + 1.0 / fold) * double(state.bytes()), 0}, {}};
+    return {{inputs + waiting + out + (1.0 + written) * double(state.bytes()), 0}, {}};
   HORNER_CHECK(op.flops != nullptr, "[{}] says not what it computes: it has no flops", op.name);
   const auto [forward, backward] = op.flops(d, o, form);
   return {

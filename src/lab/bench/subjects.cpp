@@ -29,6 +29,7 @@ const std::vector<BenchShape>& shapes() {
       {"D2", {64, 1, 16, 16, 128, 128}},
       {"D3", {256, 1, 16, 16, 128, 128}},
       {"D4", {64, 1, 32, 32, 128, 128}},
+      {"D5", {1, 1, 16, 16, 128, 128}},  // of one stream
       {"C1", {1, 512, 4, 4, 32, 32}},
       {"C2", {1, 512, 4, 4, 16, 32}},
   };
@@ -39,6 +40,14 @@ const std::vector<BenchShape>& shapes() {
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> list = {
       {"attention", "softmax", "none", "", {"S1", "S2", "S3", "S4", "L1"}, {"C1"}},
+      {"attention", "window 512", "none", "window=512", {"S3"}, {}},
+      {"attention",
+       "window 512, 4 sinks, with norm",
+       "none",
+       "window=512,sinks=4,log_norm=true",
+       {"S3"},
+       {}},
+      {"attention", "one token after 8,192", "none", "", {"D2", "D5"}, {}, 8192},
       {"power",
        "order 2",
        "none",

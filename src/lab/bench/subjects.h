@@ -8,6 +8,7 @@ namespace horner {
 struct Subject {
   std::string op, variant, gate, settings;
   std::vector<std::string> on_gpu, on_cpu;  // shapes
+  int64_t past = 0;                         // tokens in the cache that one token reads
 };
 
 struct BenchJob {

@@ -110,6 +110,27 @@ BenchRow time_copy(const BenchJob& job, const BenchReport& report, at::Device de
   return row;
 }
 
+BenchRow time_cached_sdpa(const BenchJob& job, const BenchReport& report, at::Device device) {
+  BenchRow row{
+      .program = "torch",
+      .op = job.subject.op,
+      .variant = job.subject.variant,
+      .shape = job.shape,
+      .form = "SDPA"};
+  const at::ScalarType type = low_type(device);
+  const Inputs in = job_inputs(job, job.shape.dims, device, report.options.seed, type);
+  std::vector<BenchCall> layers;
+  row.calls = calls_of(BenchCall(job, in, type).state, device);
+  for (int i = 0; i < row.calls; ++i) layers.emplace_back(job, in, type);
+  const at::Tensor q = in.q.transpose(1, 2).contiguous();
+  const auto attend = [&] {
+    for (const BenchCall& layer : layers)
+      at::scaled_dot_product_attention(q, layer.state.parts[0], layer.state.parts[1]);
+  };
+  time_calls(timer(device), int(report.options.repeats), attend, {}, row);
+  return row;
+}
+
 BenchRow time_sdpa(std::string backend, const BenchShape& shape, const BenchReport& report) {
   BenchRow row{
       .program = "torch", .op = "attention", .variant = "softmax", .shape = shape, .form = backend};

@@ -14,6 +14,8 @@ BenchRow time_job(const BenchJob&, const BenchReport&, at::Device);
 BenchRow time_copy(const BenchJob&, const BenchReport&, at::Device);
 
 // Softmax attention by torch, with one backend at a time: cuDNN or flash.
+// Torch's attention of one token over the same cache.
+BenchRow time_cached_sdpa(const BenchJob&, const BenchReport&, at::Device);
 BenchRow time_sdpa(std::string backend, const BenchShape&, const BenchReport&);
 
 }  // namespace horner

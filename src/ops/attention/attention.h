@@ -10,14 +10,28 @@
 //   window w       t - w < s <= t     |t - s| < w
 //   sinks          and s < sinks      and s < sinks       (causal: s <= t too)
 //
-//   state: keys (B,G,S,K), values (B,G,S,V), seen (B,G): how many tokens came by.
-//   Without a window S grows by T a call; with one, S = sinks + window, and position p >= sinks stands
-//   in slot sinks + (p - sinks) mod window, a ring.
+//   state           shape         holds
+//   keys, values    (B,G,S,.)     slot j: position seen - S + j, the newest token last; nothing where that is below 0.
+//                                 S grows by T a call without a window; with one, S = w
+//   seen            (B,G)         how many tokens came by
+//   sinks' k and v  (B,G,n,.)     slot j: position j; only where sinks > 0. A token that is a sink and in the window
+//                                 stands twice, and is read as a sink by the queries whose window has left it behind
 //
-//   form       computes                                            time           extra memory
-//   recurrent  one query after the other                           T^2 (K + V)    T
-//   parallel   all pairs: torch's fused attention where it can     T^2 (K + V)    T^2; fused: T
-//   chunked    C queries at a time against the keys they can see   T S (K + V)    C S
+//   Keys and values are views of buffers with room after them (cache.h): a token is written in place, a state that was
+//   handed out never changes, and a fork shares its past. State::bytes() counts the slots of the view. The room takes as much
+//   again at most, 64 slots at least.
+//
+//   form             computes                                               time           extra memory
+//   recurrent        one query after the other: the definition              T^2 (K + V)    S
+//   parallel         all pairs                                              T^2 (K + V)    T^2
+//   fused parallel   the same by torch's SDPA (cuDNN on a GPU)              T^2 (K + V)    T
+//   chunked          C queries at a time against the keys they can see      T S (K + V)    C S
+//   fused chunked    the same by torch's SDPA                               T S (K + V)    C S
+//   step             one token of the definition                            S (K + V)      S
+//   fused step       one token on a CPU: each key and value is read once    S (K + V)      S / 1024
+//   parallel kernel  flash attention on a GPU: windows, sinks, groups,      T S (K + V)    T
+//                    packed batches, norm, from a state
+//   step kernel      one token on a GPU, the keys split over blocks         S (K + V)      splits
 #pragma once
 
 #include "ops/op.h"

@@ -1,4 +1,4 @@
-// What is special to `attention`: the window and its ring, the fused form, the log-normaliser.
+// What is special to `attention`: the window and its sinks, the fused form, the log-normaliser.
 #include "ops/attention/attention.h"
 
 #include <gtest/gtest.h>
@@ -38,8 +38,8 @@ TEST(Attention, WindowIsMaskedSoftmax) {
   }
 }
 
-// The ring stays as large as sinks + window, wherever the sequence is cut and however long it is.
-TEST(Attention, RingKeepsItsSize) {
+// The state stays as large as window and sinks, wherever the sequence is cut and however long it is.
+TEST(Attention, WindowKeepsItsSize) {
   const Inputs in = sample({.B = 1, .T = 50, .H = 2, .G = 1, .K = 4, .V = 4});
   Options o;
   o.window = 5;
@@ -57,7 +57,8 @@ TEST(Attention, RingKeepsItsSize) {
       some.v = in.v.narrow(1, t, n);
       const Result y = run(find_op("attention"), some, state, o);
       state = y.state;
-      EXPECT_EQ(state.parts[0].size(2), 7);
+      EXPECT_EQ(state.parts[0].size(2), 5);
+      EXPECT_EQ(state.parts[3].size(2), 2);
       parts.push_back(y.o);
     }
     EXPECT_LT(relative_error(at::cat(parts, 1), whole), 1e-13) << "in steps of " << step;

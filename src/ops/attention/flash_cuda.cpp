@@ -1,0 +1,379 @@
+// `attention` by ATen's flash attention, which takes windows, fewer heads of k and v, packed batches and more keys than
+// queries, and returns the log-normaliser. Sinks are merged into its result (sinks.cu).
+//
+// Its backward knows no gradient of the log-normaliser; attention_shift gives it one. Over a window and sinks, each of the two
+// backwards gets o and the log-normaliser of both, so that the weights are those of the whole.
+#include <ATen/Functions.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <c10/core/GradMode.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "ops/attention/attention.cuh"
+#include "ops/attention/attention_cuda.h"
+#include "ops/attention/cache.h"
+#include "ops/attention/fused.h"
+#include "ops/attention/plain.h"
+#include "ops/packed.h"
+
+namespace horner {
+namespace {
+
+bool wants_gradient(const Inputs& in, const State& state) {
+  bool any = in.q.requires_grad() || in.k.requires_grad() || in.v.requires_grad();
+  for (const at::Tensor& part : state.parts) any = any || part.requires_grad();
+  return any && c10::GradMode::is_enabled();
+}
+
+std::string refuses_types(const Inputs& in, const State& state) {
+  const at::ScalarType type = in.v.scalar_type();
+  const int64_t K = in.q.size(3), V = in.v.size(3);
+  if (K != V || K % 8 != 0 || K > 256)
+    return fmt::format("K = V is a multiple of 8 up to 256, got {} and {}", K, V);
+  for (const at::Tensor& part : state.parts)
+    if (part.is_floating_point() && part.scalar_type() != type)
+      return c10::str("the cache has the dtype of v, ", type, ", got ", part.scalar_type());
+  if (at::cuda::getDeviceProperties(in.v.device().index())->major < 8) return "it needs sm_80";
+  return "";
+}
+
+std::string refuses(const Inputs& in, const State& state, const Options& o) {
+  const std::string why = refuses_types(in, state);
+  if (!why.empty()) return why;
+  if (o.clamp) return "it knows no clamp";
+  if (in.q.numel() == 0 || in.v.numel() == 0) return "there is nothing to compute";
+  if (!o.causal && (o.sinks > 0 || in.lengths.defined()))
+    return "in both directions it takes neither sinks nor padding";
+  if (!state.empty() && least_appended(state.parts[0]) < state.parts[0].size(2))
+    return "slots of the cache may be empty";
+  if (o.log_norm && in.v.scalar_type() == at::kHalf)
+    return "the gradient of the log-normaliser needs the range of bf16";
+  if (!wants_gradient(in, state)) return "";
+  if (in.cu_seqlens.defined() && (!state.empty() || o.sinks > 0 || o.final_state))
+    return "a packed batch has a gradient without states and sinks";
+  return "";
+}
+
+// cuDNN is faster where it can: everything visible, nothing but o wanted.
+bool suits(const Inputs&, const State& state, const Options& o) {
+  return !attention_is_plain(state, o);
+}
+
+at::Tensor readable(const at::Tensor& x) {  // rows of 16 bytes
+  bool fine = x.stride(-1) == 1 && reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
+  for (int64_t i = 0; i + 1 < x.dim(); ++i) fine = fine && (x.size(i) == 1 || x.stride(i) % 8 == 0);
+  return fine ? x.detach() : x.detach().clone(at::MemoryFormat::Contiguous);
+}
+cuda::Strided tokens_of(const at::Tensor& x) {
+  return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
+}
+cuda::Strided slots_of(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), 0, x.stride(1)}; }
+
+// One call as flash attention sees it.
+struct Problem {
+  at::Tensor q, k, v;                // (B,T,H,K), (B,S+T,G,K); packed: (tokens,heads,K)
+  std::optional<at::Tensor> starts;  // packed: (n+1), int32
+  int64_t longest_q, longest_k, S = 0;
+  std::optional<int64_t> left, right;
+  double scale;
+  Sinks sinks;
+  at::Tensor seen;
+
+  Problem(const Inputs& in, const State& state, const Options& o, const State& next)
+      : scale(attention_scale(in, o)) {
+    q = readable(in.q);
+    k = readable(in.k);
+    v = readable(in.v);
+    longest_q = longest_k = in.q.size(1);
+    if (in.cu_seqlens.defined()) {
+      starts = in.cu_seqlens.to(in.v.device(), at::kInt).contiguous();
+      longest_q = longest_k = longest_sequence(sequence_starts(find_op("attention"), in)).length;
+      for (at::Tensor* x : {&q, &k, &v}) *x = x->squeeze(0);
+    }
+    if (!state.empty()) {
+      S = state.parts[0].size(2);
+      longest_k += S;
+      const bool grown =
+          !next.empty() && o.window == 0;  // then it holds all keys, and nothing is copied
+      const auto all = [&](size_t part, const at::Tensor& own) {
+        if (grown) return readable(next.parts[part].transpose(1, 2));
+        return at::cat({state.parts[part].detach().transpose(1, 2), own}, 1);
+      };
+      k = all(0, k);
+      v = all(1, v);
+      seen = state.parts[2].contiguous();
+    }
+    if (o.window > 0) left = o.window - 1, right = o.causal ? 0 : o.window - 1;
+    if (o.sinks > 0) {
+      const at::NoGradGuard none;
+      sinks = attention_sinks(in, state, o);
+      sinks = {readable(sinks.k), readable(sinks.v)};
+    }
+  }
+
+  // What the kernels of sinks.cu read; o and norm stand in for each other's pass.
+  cuda::AttentionSinks sink_problem(const Options& o, const at::Tensor& y, const at::Tensor& norm)
+      const {
+    cuda::AttentionSinks p{};
+    p.B = q.size(0);
+    p.T = q.size(1);
+    p.H = int(q.size(2));
+    p.G = int(k.size(2));
+    p.K = int(q.size(3));
+    p.N = int(o.sinks);
+    p.window = o.window;
+    p.scale = float(scale);
+    p.type = q.scalar_type() == at::kHalf ? cuda::Element::f16 : cuda::Element::bf16;
+    if (seen.defined()) p.seen = seen.data_ptr<int64_t>();
+    p.q = tokens_of(q);
+    p.o = tokens_of(y);
+    p.keys = slots_of(sinks.k);
+    p.values = slots_of(sinks.v);
+    p.norm = norm.data_ptr<float>();
+    return p;
+  }
+};
+
+template <class F>
+void for_sinks(cuda::AttentionSinks p, F&& run) {
+  const cudaStream_t stream = at::cuda::getCurrentCUDAStream();
+  for (p.first = 0; p.first < p.N; p.first += cuda::kSinksAtOnce) {
+    p.count = std::min(cuda::kSinksAtOnce, p.N - p.first);
+    C10_CUDA_CHECK(run(p, stream));
+  }
+}
+
+// norm (H,tokens) or (B,H,T), as torch has it, as (B,T,H).
+at::Tensor outer_norm(const at::Tensor& norm, bool packed) {
+  return packed ? norm.t().unsqueeze(0) : norm.transpose(1, 2);
+}
+
+State packed_state(const Inputs& in, const Options& o) {
+  const Op& op = find_op("attention");
+  const std::vector<int64_t> starts = sequence_starts(op, in);
+  std::vector<State> rows;
+  for (size_t j = 0; j + 1 < starts.size(); ++j) {
+    const int64_t length = starts[j + 1] - starts[j];
+    rows.push_back(
+        length == 0 ? attention_zero_state(in, 0, o)
+                    : attention_next_state(tokens(op, in, starts[j], length), {}, o)
+    );
+  }
+  return stack_rows(rows);
+}
+
+Result forward(const Inputs& in, const State& state, const Options& o, Saved* saved) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  const bool packed = in.cu_seqlens.defined();
+  if (packed && (!state.empty() || o.sinks > 0))
+    return run_each(
+        find_op("attention"),
+        [](const Inputs& x, const State& s, const Options& own) {
+          return forward(x, s, own, nullptr);
+        },
+        in,
+        state,
+        o
+    );
+  Result y;
+  if (o.final_state) {
+    const at::NoGradGuard none;
+    y.state = packed ? packed_state(in, o) : attention_next_state(in, state, o);
+  }
+  const Problem x(in, state, o, y.state);
+  at::Tensor norm;
+  std::tie(y.o, norm, std::ignore, std::ignore, std::ignore) = at::_flash_attention_forward(
+      x.q,
+      x.k,
+      x.v,
+      x.starts,
+      x.starts,
+      x.longest_q,
+      x.longest_k,
+      0.0,
+      o.causal,
+      false,
+      x.scale,
+      x.left,
+      x.right
+  );
+  if (o.sinks > 0) for_sinks(x.sink_problem(o, y.o, norm), cuda::attention_sinks_forward);
+  if (packed) y.o = y.o.unsqueeze(0);
+  if (o.log_norm) y.norm = outer_norm(norm, packed).contiguous();
+  if (saved != nullptr) {
+    (*saved)["o"] = y.o;
+    (*saved)["norm"] = norm;
+  }
+  return y;
+}
+
+// Gradients of tensors through plain code that makes `outputs` of them.
+template <class F>
+std::vector<at::Tensor> through(
+    const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& grads, F&& outputs
+) {
+  const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  const c10::impl::ForceDispatchKeyGuard with_autograd(
+      keys.included_, keys.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView
+  );
+  const at::AutoGradMode graph(true);
+  std::vector<at::Tensor> leaves, made, flows, wanted;
+  for (const at::Tensor& x : tensors)
+    leaves.push_back(x.is_floating_point() ? x.detach().requires_grad_(true) : x);
+  const std::vector<at::Tensor> all = outputs(leaves);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (i >= grads.size() || !grads[i].defined() || !all[i].requires_grad()) continue;
+    made.push_back(all[i]);
+    flows.push_back(grads[i].to(all[i].scalar_type()));
+  }
+  for (const at::Tensor& x : leaves)
+    if (x.is_floating_point()) wanted.push_back(x);
+  std::vector<at::Tensor> found(leaves.size());
+  if (made.empty()) return found;
+  const auto some = torch::autograd::grad(made, wanted, flows, {}, false, true);
+  size_t next = 0;
+  for (size_t i = 0; i < leaves.size(); ++i)
+    if (leaves[i].is_floating_point()) found[i] = some[next++];
+  return found;
+}
+
+void add(std::vector<at::Tensor>& sums, const std::vector<at::Tensor>& more, size_t from) {
+  for (size_t i = 0; i < more.size(); ++i) {
+    at::Tensor& sum = sums[from + i];
+    if (more[i].defined()) sum = sum.defined() ? sum + more[i].to(sum.scalar_type()) : more[i];
+  }
+}
+
+struct Shifted {
+  at::Tensor o, grad;
+};
+Shifted shifted(const at::Tensor& o, const at::Tensor& grad, const at::Tensor& dnorm) {
+  Shifted y{at::empty_like(grad), at::empty_like(grad)};
+  cuda::AttentionShift p{};
+  p.B = grad.size(0);
+  p.T = grad.size(1);
+  p.H = int(grad.size(2));
+  p.V = int(grad.size(3));
+  p.o = tokens_of(o);
+  p.grad = tokens_of(grad);
+  p.dnorm = dnorm.data_ptr<float>();
+  p.moved_o = y.o.data_ptr();
+  p.moved_grad = y.grad.data_ptr();
+  C10_CUDA_CHECK(cuda::attention_shift(p, at::cuda::getCurrentCUDAStream()));
+  return y;
+}
+
+std::vector<at::Tensor> backward(
+    const Inputs& in, const State& state, const Options& o, const Saved& saved, const Result& dy
+) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  const bool packed = in.cu_seqlens.defined();
+  const Problem x(in, state, o, {});
+  const at::Tensor norm = saved.get("norm").detach(), out = readable(saved.get("o"));
+  const at::Tensor grad =
+      (dy.o.defined() ? dy.o.detach() : at::zeros_like(out)).contiguous();  // (B,T,H,V)
+  at::Tensor dnorm;
+  Shifted read{out, grad};
+  if (dy.norm.defined()) {
+    dnorm = dy.norm.detach().to(at::kFloat).contiguous();
+    read = shifted(out, grad, dnorm);
+  }
+  const at::Tensor none, starts = x.starts.value_or(none);
+  const auto line = [&](const at::Tensor& z) { return packed ? z.squeeze(0) : z; };
+  const at::Tensor random = at::empty({2}, norm.options().dtype(at::kLong));  // of a dropout of 0
+  auto [dq, dk, dv] = at::_flash_attention_backward(
+      line(read.grad),
+      x.q,
+      x.k,
+      x.v,
+      line(read.o),
+      norm,
+      starts,
+      starts,
+      x.longest_q,
+      x.longest_k,
+      0.0,
+      o.causal,
+      random,
+      random,
+      x.scale,
+      x.left,
+      x.right
+  );
+  std::vector<at::Tensor> all(3 + state.parts.size());
+  if (o.sinks > 0) {
+    const auto like = x.sinks.k.options().dtype(at::kFloat);
+    const at::Tensor dk_sinks = at::zeros(x.sinks.k.sizes(), like),
+                     dv_sinks = at::zeros_like(dk_sinks);
+    dq = readable(dq);
+    cuda::AttentionSinks p = x.sink_problem(o, out, norm);
+    p.grad = tokens_of(grad);
+    p.dq = tokens_of(dq);
+    if (dnorm.defined()) p.dnorm = dnorm.data_ptr<float>();
+    p.dk = dk_sinks.data_ptr<float>();
+    p.dv = dv_sinks.data_ptr<float>();
+    for_sinks(p, cuda::attention_sinks_backward);
+    std::vector<at::Tensor> leaves = {in.k, in.v};
+    leaves.insert(leaves.end(), state.parts.begin(), state.parts.end());
+    add(all,
+        through(
+            leaves,
+            {dk_sinks, dv_sinks},
+            [&](const std::vector<at::Tensor>& z) {
+              Inputs own = in;
+              own.k = z[0], own.v = z[1];
+              const Sinks made = attention_sinks(own, {{z.begin() + 2, z.end()}}, o);
+              return std::vector<at::Tensor>{made.k, made.v};
+            }
+        ),
+        1);
+  }
+  const auto own = [&](const at::Tensor& z) {  // (B,S+T,G,K): the last T
+    return packed ? z.unsqueeze(0) : z.narrow(1, x.S, z.size(1) - x.S);
+  };
+  add(all, {packed ? dq.unsqueeze(0) : dq, own(dk), own(dv)}, 0);
+  if (!state.empty()) {
+    const auto past = [&](const at::Tensor& z) { return z.narrow(1, 0, x.S).transpose(1, 2); };
+    add(all, {past(dk), past(dv)}, 3);
+  }
+  if (std::any_of(dy.state.parts.begin(), dy.state.parts.end(), [](const auto& z) {
+        return z.defined();
+      })) {
+    std::vector<at::Tensor> leaves = {in.k, in.v};
+    leaves.insert(leaves.end(), state.parts.begin(), state.parts.end());
+    add(all,
+        through(
+            leaves,
+            dy.state.parts,
+            [&](const std::vector<at::Tensor>& z) {
+              Inputs grown = in;
+              grown.k = z[0], grown.v = z[1];
+              return attention_next_state(grown, {{z.begin() + 2, z.end()}}, o).parts;
+            }
+        ),
+        1);
+  }
+  return all;
+}
+
+bool packs(const Inputs&) { return true; }
+
+}  // namespace
+
+Form attention_flash_kernel() {
+  return {
+      .name = forms::kParallelKernel,
+      .forward = forward,
+      .backward = backward,
+      .types = {at::kBFloat16, at::kHalf},
+      .refuses = refuses,
+      .suits = suits,
+      .packs = packs};
+}
+
+}  // namespace horner

@@ -1,0 +1,239 @@
+// The sinks beside a window, merged into what flash attention has computed over the window; and the gradient of the
+// log-normaliser for a backward that has no place for it.
+//
+//   forward    x_s = scale q.k_s     n' = log(e^n + sum_s e^{x_s})     o' = e^{n-n'} o + sum_s e^{x_s-n'} v_s
+//   backward   p_s = e^{x_s - n'}    dx_s = p_s (do.v_s - do.o' + dn)  dq += scale dx_s k_s   dk_s += scale dx_s q   dv_s += p_s do
+//
+// A block owns kRows rows t of one (b, query head), L neighbouring lanes a row at a time and 8 columns each: rows are read once
+// and written once. Keys and values of the sinks are in registers.
+#include "cuda/launch.cuh"
+#include "ops/attention/attention.cuh"
+#include "ops/attention/vectors.cuh"
+
+namespace horner::cuda {
+namespace {
+
+constexpr int kThreads = 128, kRows = 256, kMost = kSinksAtOnce;
+
+template <class T>
+__device__ const uint4* row_at(const Strided& x, int64_t b, int64_t t, int64_t h, int column) {
+  return reinterpret_cast<const uint4*>(
+      static_cast<const T*>(x.data) + b * x.b + t * x.t + h * x.h + column
+  );
+}
+template <class T>
+__device__ uint4* row_to(const Strided& x, int64_t b, int64_t t, int64_t h, int column) {
+  return reinterpret_cast<uint4*>(static_cast<T*>(x.data) + b * x.b + t * x.t + h * x.h + column);
+}
+
+// What a lane knows of its block: its columns of the sinks.
+template <class T, int L>
+struct Place {
+  int lane, group, h, g, column;
+  int64_t b, start, end, seen;
+  bool inside;
+  uint4 k[kMost], v[kMost];
+
+  __device__ explicit Place(const AttentionSinks& p) {
+    lane = int(threadIdx.x) % L, group = int(threadIdx.x) / L, column = 8 * lane;
+    inside = column < p.K;
+    const int64_t blocks = (p.T + kRows - 1) / kRows, at = blockIdx.x / blocks;
+    b = at / p.H, h = int(at % p.H), g = h / (p.H / p.G);
+    start = blockIdx.x % blocks * kRows;
+    end = min(p.T, start + kRows);
+    seen = p.seen ? p.seen[b * p.G + g] : 0;
+#pragma unroll
+    for (int s = 0; s < kMost; ++s) {
+      const bool there = inside && s < p.count;
+      const int64_t slot = int64_t(p.first + s) * p.K + column;
+      const auto at_slot = [&](const Strided& x) {
+        return reinterpret_cast<const uint4*>(
+            static_cast<const T*>(x.data) + b * x.b + g * x.h + slot
+        );
+      };
+      k[s] = there ? *at_slot(p.keys) : uint4{};
+      v[s] = there ? *at_slot(p.values) : uint4{};
+    }
+  }
+  // Sinks of these that the query at t reads.
+  __device__ int visible(const AttentionSinks& p, int64_t t) const {
+    const int64_t all = seen + t - p.window + 1 - p.first;
+    return int(max(int64_t(0), min(int64_t(p.count), all)));
+  }
+};
+
+template <class T, int L>
+__device__ float dot(const uint4& packed, const float (&x)[8]) {
+  float y[8], sum = 0.f;
+  unpack(packed, y, T());
+#pragma unroll
+  for (int e = 0; e < 8; ++e) sum += x[e] * y[e];
+  return lane_sum<L>(sum);
+}
+
+template <class T, int L>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(const __grid_constant__ AttentionSinks p) {
+  const Place<T, L> at(p);
+  if (at.seen + at.end - 1 < p.window + p.first) return;  // no row of the block reads one
+  for (int64_t from = at.start; from < at.end; from += kThreads / L) {
+    const int64_t t = min(from + at.group, at.end - 1);
+    const bool there = from + at.group < at.end;
+    const int n = there ? at.visible(p, t) : 0;
+    float q[8], o[8], x[kMost];
+    unpack(at.inside ? *row_at<T>(p.q, at.b, t, at.h, at.column) : uint4{}, q, T());
+    unpack(at.inside ? *row_at<T>(p.o, at.b, t, at.h, at.column) : uint4{}, o, T());
+    float* norm = p.norm + (at.b * p.H + at.h) * p.T + t;
+    const float before = *norm;
+    float most = before;
+#pragma unroll
+    for (int s = 0; s < kMost; ++s) {
+      x[s] = p.scale * dot<T, L>(at.k[s], q);
+      if (s < n) most = fmaxf(most, x[s]);
+    }
+    const float own = expf(before - most);
+    float sum = own;
+#pragma unroll
+    for (int s = 0; s < kMost; ++s) x[s] = s < n ? expf(x[s] - most) : 0.f, sum += x[s];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) o[e] *= own / sum;
+#pragma unroll
+    for (int s = 0; s < kMost; ++s) {
+      float v[8];
+      unpack(at.v[s], v, T());
+#pragma unroll
+      for (int e = 0; e < 8; ++e) o[e] += x[s] / sum * v[e];
+    }
+    __syncwarp();  // all lanes of the row have read its norm
+    if (n == 0) continue;
+    if (at.inside) *row_to<T>(p.o, at.b, t, at.h, at.column) = pack(o, T());
+    if (at.lane == 0) *norm = most + logf(sum);
+  }
+}
+
+template <class T, int L>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(const __grid_constant__ AttentionSinks p) {
+  const Place<T, L> at(p);
+  if (at.seen + at.end - 1 < p.window + p.first) return;
+  float dk[kMost][8] = {}, dv[kMost][8] = {};
+  for (int64_t from = at.start; from < at.end; from += kThreads / L) {
+    const int64_t t = min(from + at.group, at.end - 1);
+    const int n = from + at.group < at.end ? at.visible(p, t) : 0;
+    float q[8], grad[8], o[8], dq[8], delta = 0.f;
+    unpack(at.inside ? *row_at<T>(p.q, at.b, t, at.h, at.column) : uint4{}, q, T());
+    unpack(at.inside ? *row_at<T>(p.grad, at.b, t, at.h, at.column) : uint4{}, grad, T());
+    unpack(at.inside ? *row_at<T>(p.o, at.b, t, at.h, at.column) : uint4{}, o, T());
+    unpack(at.inside ? *row_at<T>(p.dq, at.b, t, at.h, at.column) : uint4{}, dq, T());
+    const float norm = p.norm[(at.b * p.H + at.h) * p.T + t];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) delta += grad[e] * o[e];
+    delta = lane_sum<L>(delta);
+    if (p.dnorm) delta -= p.dnorm[(at.b * p.T + t) * p.H + at.h];
+#pragma unroll
+    for (int s = 0; s < kMost; ++s) {
+      const float x = p.scale * dot<T, L>(at.k[s], q), dp = dot<T, L>(at.v[s], grad);
+      const float weight = s < n ? expf(x - norm) : 0.f;
+      const float dx = p.scale * weight * (dp - delta);
+      float k[8];
+      unpack(at.k[s], k, T());
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        dq[e] += dx * k[e];
+        dk[s][e] += dx * q[e];
+        dv[s][e] += weight * grad[e];
+      }
+    }
+    if (n > 0 && at.inside) *row_to<T>(p.dq, at.b, t, at.h, at.column) = pack(dq, T());
+  }
+#pragma unroll
+  for (int s = 0; s < kMost; ++s) {
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+#pragma unroll
+      for (int d = L; d < 32; d *= 2) {  // over the rows of a warp
+        dk[s][e] += __shfl_xor_sync(~0u, dk[s][e], d);
+        dv[s][e] += __shfl_xor_sync(~0u, dv[s][e], d);
+      }
+      const int64_t to = ((at.b * p.G + at.g) * p.N + p.first + s) * p.K + at.column + e;
+      if (int(threadIdx.x) % 32 < L && at.inside && s < p.count) {
+        atomicAdd(p.dk + to, dk[s][e]);
+        atomicAdd(p.dv + to, dv[s][e]);
+      }
+    }
+  }
+}
+
+// Eight lanes a row, whatever its width.
+__global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__ AttentionShift p) {
+  using T = __nv_bfloat16;
+  constexpr int L = 8;
+  constexpr float kLeast = 8.67361738e-19f;  // 2^-60
+  const int64_t rows = p.B * p.T * p.H;
+  const int64_t at = int64_t(blockIdx.x) * (kThreads / L) + threadIdx.x / L;
+  const int64_t row = min(at, rows - 1), h = row % p.H, t = row / p.H % p.T, b = row / p.H / p.T;
+  const int lane = int(threadIdx.x) % L;
+  float square = 0.f, most = 0.f;
+  for (int column = 8 * lane; column < p.V; column += 8 * L) {
+    float grad[8];
+    unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
+#pragma unroll
+    for (int e = 0; e < 8; ++e) most = fmaxf(most, fabsf(grad[e]));
+  }
+#pragma unroll
+  for (int d = L / 2; d > 0; d /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
+  const bool none = !(most >= kLeast);
+  const float unit = none ? kLeast : most;  // squares of do / unit neither vanish nor overflow
+  for (int column = 8 * lane; column < p.V; column += 8 * L) {
+    float grad[8];
+    unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
+    if (none && column == 0) grad[0] = kLeast;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) square += grad[e] / unit * (grad[e] / unit);
+  }
+  square = lane_sum<L>(square);
+  const float factor = p.dnorm[row] / (unit * square);  // dn do' / |do'|^2 = factor do' / unit
+  if (at >= rows) return;
+  for (int column = 8 * lane; column < p.V; column += 8 * L) {
+    float grad[8], o[8];
+    unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
+    unpack(*row_at<T>(p.o, b, t, h, column), o, T());
+    if (none && column == 0) grad[0] = kLeast;
+#pragma unroll
+    for (int e = 0; e < 8; ++e) o[e] -= factor * (grad[e] / unit);
+    *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_o) + row * p.V + column) = pack(o, T());
+    *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_grad) + row * p.V + column) = pack(grad, T());
+  }
+}
+
+template <class T>
+cudaError_t run(const AttentionSinks& p, bool backward, cudaStream_t stream) {
+  const auto kernel = p.K <= 64    ? (backward ? backward_kernel<T, 8> : forward_kernel<T, 8>)
+                      : p.K <= 128 ? (backward ? backward_kernel<T, 16> : forward_kernel<T, 16>)
+                                   : (backward ? backward_kernel<T, 32> : forward_kernel<T, 32>);
+  const int64_t blocks = p.B * p.H * ((p.T + kRows - 1) / kRows);
+  kernel<<<unsigned(blocks), kThreads, 0, stream>>>(p);
+  return cudaGetLastError();
+}
+
+cudaError_t run_type(const AttentionSinks& p, bool backward, cudaStream_t stream) {
+  return p.type == Element::f16 ? run<__half>(p, backward, stream)
+                                : run<__nv_bfloat16>(p, backward, stream);
+}
+
+}  // namespace
+
+cudaError_t attention_sinks_forward(const AttentionSinks& p, cudaStream_t stream) {
+  return run_type(p, false, stream);
+}
+cudaError_t attention_sinks_backward(const AttentionSinks& p, cudaStream_t stream) {
+  return run_type(p, true, stream);
+}
+
+cudaError_t attention_shift(const AttentionShift& p, cudaStream_t stream) {
+  const int64_t rows = p.B * p.T * p.H, each = kThreads / 8;
+  shift_kernel<<<unsigned((rows + each - 1) / each), kThreads, 0, stream>>>(p);
+  return cudaGetLastError();
+}
+
+}  // namespace horner::cuda

@@ -1,0 +1,151 @@
+// `attention`, one token at a time (step.cu).
+#include "ops/step_cuda.h"
+
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ops/attention/attention.cuh"
+#include "ops/attention/attention_cuda.h"
+#include "ops/attention/cache.h"
+#include "ops/attention/plain.h"
+
+namespace horner {
+namespace {
+
+constexpr int64_t kShare = 512, kLeastShare = 64;  // keys of a block
+constexpr int64_t kBlocks = 8;  // blocks that a multiprocessor shall have, or more
+constexpr int64_t kMostSplits = 128;
+
+std::string refuses(const Inputs& in, const State& state, const Options& o) {
+  const int64_t K = in.q.size(3), V = in.v.size(3);
+  const at::ScalarType type = in.v.scalar_type();
+  const std::string why = refuses_any_step(in);
+  if (!why.empty()) return why;
+  for (const at::Tensor& part : state.parts) {
+    if (part.is_floating_point() && part.scalar_type() != type)
+      return c10::str("the cache has the dtype of v, ", type, ", got ", part.scalar_type());
+  }
+  if (!o.causal) return "it reads the past";
+  if (in.lengths.defined()) return "it takes no padding";
+  const int64_t vector = 16 / int64_t(in.v.element_size());
+  if (K % vector != 0 || V % vector != 0 || std::max(K, V) > 32 * vector)
+    return fmt::format(
+        "K and V are multiples of {} up to {}, got {} and {}", vector, 32 * vector, K, V
+    );
+  return "";
+}
+
+bool aligned(const at::Tensor& x) {  // rows of 16 bytes
+  bool fine = x.stride(-1) == 1 && reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
+  for (int64_t i = 0; i + 1 < x.dim(); ++i)
+    fine = fine && (x.size(i) == 1 || x.stride(i) * int64_t(x.element_size()) % 16 == 0);
+  return fine;
+}
+at::Tensor readable(const at::Tensor& x) {
+  const at::Tensor y = x.detach();
+  return aligned(y) ? y : y.clone(at::MemoryFormat::Contiguous);
+}
+at::Tensor readable_cache(const at::Tensor& x) {  // slots follow each other
+  const bool dense = x.size(2) <= 1 || x.stride(2) == x.size(3);
+  return dense ? readable(x) : x.detach().clone(at::MemoryFormat::Contiguous);
+}
+
+cuda::Strided token(const at::Tensor& x) {
+  return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
+}
+cuda::Strided cache(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), 0, x.stride(1)}; }
+
+Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  const at::Tensor q = readable(in.q), k = readable(in.k), v = readable(in.v);
+  const int64_t B = q.size(0), H = q.size(2), G = k.size(2), K = q.size(3), V = v.size(3);
+  cuda::AttentionStep p{};
+  p.B = B;
+  p.G = int(G);
+  p.r = int(H / G);
+  p.K = int(K);
+  p.V = int(V);
+  p.window = o.window;
+  p.scale = float(attention_scale(in, o));
+  p.clamp = o.clamp ? float(*o.clamp) : std::numeric_limits<float>::infinity();
+  p.type = v.scalar_type() == at::kFloat  ? cuda::Element::f32
+           : v.scalar_type() == at::kHalf ? cuda::Element::f16
+                                          : cuda::Element::bf16;
+  p.q = token(q);
+  p.k = token(k);
+  p.v = token(v);
+  at::Tensor keys, values, seen;
+  Sinks sinks;
+  if (!state.empty()) {
+    keys = readable_cache(state.parts[0]);
+    values = readable_cache(state.parts[1]);
+    seen = state.parts[2].contiguous();
+    p.S = keys.size(2);
+    p.keys = cache(keys);
+    p.values = cache(values);
+    p.seen = seen.data_ptr<int64_t>();
+    if (o.sinks > 0) {
+      sinks = attention_sinks(in, state, o);
+      sinks = {readable_cache(sinks.k.detach()), readable_cache(sinks.v.detach())};
+      p.N = o.sinks;
+      p.sink_keys = cache(sinks.k);
+      p.sink_values = cache(sinks.v);
+    }
+  }
+  Result y;
+  if (o.final_state) {
+    const auto grown = [&](size_t part, const at::Tensor& x) {
+      const at::Tensor old =
+          state.empty() ? at::empty({B, G, 0, x.size(3)}, x.options()) : state.parts[part];
+      return extend(old, 1, o.window);
+    };
+    const at::Tensor next_seen =
+        state.empty() ? at::ones({B, G}, k.options().dtype(at::kLong)) : state.parts[2] + 1;
+    y.state.parts = {grown(0, k), grown(1, v), next_seen};
+    p.new_key = cache(y.state.parts[0].narrow(2, y.state.parts[0].size(2) - 1, 1));
+    p.new_value = cache(y.state.parts[1].narrow(2, y.state.parts[1].size(2) - 1, 1));
+    if (o.sinks > 0) {
+      const Sinks all = attention_sinks(in, state, o);
+      y.state.parts.push_back(all.k);
+      y.state.parts.push_back(all.v);
+    }
+  }
+  y.o = at::empty({B, 1, H, V}, v.options());
+  p.o = y.o.data_ptr();
+  if (o.log_norm) {
+    y.norm = at::empty({B, 1, H}, v.options().dtype(at::kFloat));
+    p.norm = y.norm.data_ptr<float>();
+  }
+  const cudaStream_t stream = at::cuda::getCurrentCUDAStream(v.device().index());
+  const int64_t heads = cuda::attention_step_heads(p.r), chunks = (p.r + heads - 1) / heads;
+  const int64_t rows = B * G * chunks, S = std::max<int64_t>(1, p.S);
+  const int64_t wanted = kBlocks * at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+  const int64_t most = std::clamp<int64_t>(S / kLeastShare, 1, kMostSplits);
+  p.splits = int(std::clamp<int64_t>(std::max(wanted / rows, S / kShare), 1, most));
+  at::Tensor partial, arrived;
+  if (p.splits > 1) {
+    partial = at::empty({rows, p.splits, heads, V + 2}, v.options().dtype(at::kFloat));
+    arrived = at::empty({rows}, v.options().dtype(at::kInt));
+    p.partial = partial.data_ptr<float>();
+    p.arrived = arrived.data_ptr<int>();
+    C10_CUDA_CHECK(cudaMemsetAsync(p.arrived, 0, arrived.nbytes(), stream));
+  }
+  C10_CUDA_CHECK(cuda::attention_step(p, stream));
+  return y;
+}
+
+}  // namespace
+
+Form attention_step_kernel() {
+  return {
+      .name = forms::kStepKernel,
+      .forward = step,
+      .types = {at::kBFloat16, at::kFloat, at::kHalf},
+      .refuses = refuses};
+}
+
+}  // namespace horner
