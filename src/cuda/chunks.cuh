@@ -1,4 +1,4 @@
-// Chunks of 64 tokens of a batch, plain or packed, and the place of a thread among the rows of a warp's product.
+// Cutting a batch, plain or packed, into chunks of 64 tokens; and which elements of a warp's product a thread holds.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,7 +9,7 @@
 namespace horner::cuda {
 namespace {
 
-// Lane l has rows r = l / 4 and r + 8 and columns 2 i, 2 i + 1 of a product (mma.cuh), i = l % 4.
+// Lane l holds rows r = l / 4 and r + 8, columns 2 i and 2 i + 1 of a product (mma.cuh), i = l % 4.
 struct Place {
   int thread, warp, lane, r, i;
   __device__ explicit Place(int n)
@@ -18,9 +18,9 @@ struct Place {
 
 // One sequence of the batch, or of a packed batch.
 struct Span {
-  int64_t b, first;  // batch row and token it begins at
+  int64_t b, first;  // batch row, first token
   int64_t tokens;
-  int64_t slot;  // of its first chunk
+  int64_t slot;  // slot of its first chunk
 };
 
 __device__ inline Span span_at(const Sequences& p, int64_t n) {
@@ -43,7 +43,7 @@ __device__ inline Chunk chunk_at(const Span& s, int64_t n) {
 __device__ inline Chunk chunk_at(const Sequences& p, unsigned slot) {
   if (!p.starts) {
     const unsigned chunks =
-        unsigned(p.T + kChunk - 1) / kChunk;  // a division of 64 bits costs a hundred steps
+        unsigned(p.T + kChunk - 1) / kChunk;  // 32 bits: a 64-bit division costs 100 instructions
     return chunk_at(span_at(p, slot / chunks), slot % chunks);
   }
   int64_t low = 0, high = p.count;  // the last sequence whose first slot is <= slot
@@ -55,7 +55,7 @@ __device__ inline Chunk chunk_at(const Sequences& p, unsigned slot) {
   return chunk_at(s, slot - s.slot);
 }
 
-// A head of the sweep, and the head of its group.
+// A query head, and the key/value head that its group shares.
 struct Heads {
   int own, shared;
   __device__ Heads(int h, int group) : own(h), shared(group == 1 ? h : h / group) {}
@@ -72,10 +72,10 @@ __device__ inline uint32_t word(uint4 x, int j) {
 }
 __device__ inline uint4 either(
     bool first, uint4 a, uint4 b
-) {  // by value: an address would want memory
+) {  // by value: a reference would force the operands out of registers
   return {first ? a.x : b.x, first ? a.y : b.y, first ? a.z : b.z, first ? a.w : b.w};
 }
-__device__ inline float element(uint4 x, int n) {  // of 8 bf16
+__device__ inline float element(uint4 x, int n) {  // the n-th of 8 bf16
   return n % 2 ? high_half(word(x, n / 2)) : low_half(word(x, n / 2));
 }
 }  // namespace

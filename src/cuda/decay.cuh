@@ -1,4 +1,4 @@
-// Log-decays to base 2, as ex2 wants them.
+// Log-decays to base 2, for the instruction ex2.
 #pragma once
 
 namespace horner::cuda {
@@ -6,7 +6,7 @@ namespace horner::cuda {
 constexpr float kLog2e = 1.4426950408889634f;  // log2 of e
 constexpr float kNothingLeft = -127.f;         // 2^-127 is 0 in exp2_fast
 
-// log2 of e^g. A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
+// log2 of e^g, at least -127. So a reset (g = -inf) stays finite, and no difference of two sums is NaN.
 __device__ inline float log2_decay(float g) { return fmaxf(g * kLog2e, kNothingLeft); }
 
 }  // namespace horner::cuda

@@ -16,7 +16,7 @@ int processors() {
 
 }  // namespace horner::cuda
 
-// What GPU this is, in words, for the head of a report.
+// The GPU in words, for the head of a report.
 extern "C" const char* horner_describe_gpu(int device) {
   static char text[256];
   cudaDeviceProp properties;

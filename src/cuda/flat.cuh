@@ -1,13 +1,13 @@
-// A matrix of F rows of C numbers on end, read in units of 16 bytes.
+// A contiguous matrix of F rows of C numbers, read in units of 16 bytes.
 #pragma once
 
 #include "cuda/sm90.cuh"
 
 namespace horner::cuda {
 
-// C need be no multiple of 4, so that rows, and matrices, begin anywhere. Units are taken as they lie in memory: thread t has
-// units t, t + stride, ... With 4 stride a multiple of C these are the same four columns each time, `rows` rows apart. Up
-// to 3 numbers at either end are in no unit: loose.
+// C may be any number, so rows and matrices need not start at a unit. Thread t owns units t, t + stride, ... 4 stride is a
+// multiple of C, so all units of a thread hold the same four columns, `rows` rows apart. Up to 3 numbers at either end of
+// the matrix belong to no unit: they are loose.
 struct Flat {
   int C, count, stride, rows;
   float inverse;  // 1 / C
@@ -21,13 +21,13 @@ struct Flat {
 
   __device__ int row(int i) const {
     return int((float(i) + 0.5f) * inverse);
-  }  // i / C, of up to 2^13 rows
+  }  // i / C, exact for up to 2^13 rows
 };
 
-// One matrix of several that lie on end, and one thread's units of it.
+// One matrix of several that follow each other in memory, and one thread's units of it.
 struct FlatPart {
   int64_t offset;
-  int lead, units, tail;  // loose numbers, units, loose numbers
+  int lead, units, tail;  // loose numbers at the start, units, loose numbers at the end
   int mine;
 
   __device__ FlatPart(const Flat& flat, int matrix, int t)
@@ -38,11 +38,11 @@ struct FlatPart {
   }
 };
 
-// These units on their way through kRing places of shared memory. A thread reads what it has fetched itself: no barrier.
+// Streams a thread's units through kRing places of shared memory. A thread reads only what it fetched, so no barrier.
 template <int kThreads, int kRing>
 struct FlatStream {
-  float4* places;     // every kThreads-th is this thread's
-  const float* from;  // its first unit; null: all are zero
+  float4* places;     // this thread owns every kThreads-th place
+  const float* from;  // its first unit; null: all units are zero
   int mine, stride;
 
   __device__ void fetch(int i) const {
@@ -56,7 +56,7 @@ struct FlatStream {
 #pragma unroll
     for (int i = 0; i < kRing; ++i) fetch(i);
   }
-  __device__ float4 take(int i) const {  // each in turn
+  __device__ float4 take(int i) const {  // call with i = 0, 1, 2, ..
     copy_wait<kRing - 1>();
     const float4 unit = places[i % kRing * kThreads];
     fetch(i + kRing);

@@ -2,15 +2,15 @@
 //
 //   A_ts = sum_c q_tc k_sc e^{G_tc-G_sc}, s <= t        G_t = g_1 + .. + g_t, a number per key
 //
-// by halves: a pair s < t lies in one group of 2 h tokens, h = 1, 2, 4 .. 32, s in its early half and t in its late
-// one. With m the last token of the early half,
-//   e^{G_t-G_s} = e^{G_t-G_m} e^{G_m-G_s}: both exponents are <= 0, whatever the decay.
-// So at level h each token has one row, M = q e^{G_t-G_m} if late, k e^{G_m-G_s} if early, and A is M M^T
-// there; the gradient of both is W M, where W_ts = W_st = dA_ts, times the same factor.
+// The products are taken by halves. For each pair s < t there is one level h = 1, 2, 4 .. 32 such that an aligned group of
+// 2 h tokens has s in its early half and t in its late half. Let m be the last token of the early half:
+//   e^{G_t-G_s} = e^{G_t-G_m} e^{G_m-G_s}, and both exponents are <= 0 for any decay.
+// So at level h each token has one row M: q e^{G_t-G_m} if late, k e^{G_m-G_s} if early. The pairs of this level are
+// M M^T. The gradient of both rows is W M times the same factor, where W_ts = W_st = dA_ts.
 //
-// A warp owns 16 tokens, a stripe; lane l has tokens r = l / 4 and r + 8, and of 32 keys, a slice, the keys 8 i ..
-// 8 i + 7, i = l % 4: one 16-byte load. In products over keys, these are k = 2 i, 2 i + 1 and + 8 of two steps: a
-// sum may be taken in any order.
+// A stripe is 16 tokens, and a warp owns one. A slice is 32 keys. Lane l holds tokens r = l / 4 and r + 8, and keys
+// 8 i .. 8 i + 7 of the slice, i = l % 4: one 16-byte load. The product instruction expects other keys in these places,
+// but all operands permute the keys in the same way, so the sum over keys is the same.
 #pragma once
 
 #include "cuda/chunks.cuh"
@@ -20,11 +20,10 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kStripes = 4, kSlice = 32;  // of a chunk; keys
+constexpr int kStripes = 4, kSlice = 32;  // stripes of a chunk; keys of a slice
 
-// Params: a kernel's, with K, the rows q, k (bf16) and g, and narrow_g: g is bf16, not fp32. Rows are whole units of 16
-// bytes.
-// Calls q, k and g of the chunk into the L2 cache, where SliceRows will look for them.
+// Prefetches q, k and g of the chunk into the L2 cache, for SliceRows. Params is a kernel's struct with K, the rows q, k
+// (bf16) and g, and narrow_g: g is bf16, not fp32. Rows are whole units of 16 bytes.
 template <class Params>
 __device__ void prefetch_slices(const Params& p, const Chunk& c, const Heads& h, const Place& me) {
   const int row = me.thread / 2, key = 64 * (me.thread % 2), size = p.narrow_g ? 2 : 4;
@@ -42,7 +41,7 @@ struct Raw {
   uint4 q[2], k[2], g[2][2];  // tokens r and r + 8
 };
 
-// A thread's first row of them, from its first key on.
+// Addresses of a thread's first token and key in q, k and g.
 struct SliceRows {
   const __nv_bfloat16 *q, *k;
   const unsigned char* g;
@@ -71,7 +70,7 @@ struct SliceRows {
   }
 };
 
-// Values of a slice lie as a product leaves them: x[j][2 h + e] is token r + 8 h, key 8 i + 2 j + e.
+// Values of a slice, in the layout of a product's result: x[j][2 h + e] is token r + 8 h, key 8 i + 2 j + e.
 using Values = float[4][4];
 
 __device__ inline void clear(Values& d) {
@@ -79,7 +78,7 @@ __device__ inline void clear(Values& d) {
   for (int j = 0; j < 4; ++j) d[j][0] = d[j][1] = d[j][2] = d[j][3] = 0.f;
 }
 
-// A matrix of zeros and ones over the tokens of a stripe, as an A operand: sums over time are products with it.
+// A matrix of zeros and ones over the tokens of a stripe, as an A operand. A product with it sums over time.
 struct Pattern {
   uint32_t a[4];
 };
@@ -87,7 +86,7 @@ constexpr uint32_t kOnes = 0x3f803f80u;
 __device__ inline uint32_t ones(bool first, bool second) {
   return (first ? 0x3f80u : 0u) | (second ? 0x3f800000u : 0u);
 }
-// Row t: tokens up to t, or after t; flow: its transpose.
+// Row t has ones at the tokens up to t. flow_up_to and flow_after: the transposes of "up to t" and "after t".
 __device__ inline Pattern up_to(const Place& me) {
   const uint32_t near = ones(2 * me.i <= me.r, 2 * me.i + 1 <= me.r);
   return {{near, kOnes, 0u, near}};
@@ -100,7 +99,7 @@ __device__ inline Pattern flow_after(const Place& me) {
   const uint32_t near = ones(2 * me.i < me.r, 2 * me.i + 1 < me.r);
   return {{near, kOnes, 0u, near}};
 }
-// Row t of level `half` <= 8: tokens of its half up to t where t is late, after t where it is early.
+// Row t of level `half` <= 8 has ones in t's half: up to t if t is late, after t if t is early. flow: the transpose.
 __device__ inline Pattern level_pattern(int half, bool flow, const Place& me) {
   const int c = 2 * me.i;
   const auto row = [&](bool late) {
@@ -120,7 +119,7 @@ __device__ inline float decay_at(const Raw& x, int h, int key, bool narrow) {
   );
 }
 
-// Log-decays of a slice: as B operands, each the sum of two bf16; and summed since the first token of the stripe.
+// Log-decays of a slice as B operands, each the sum of two bf16 (high + low). sum() adds them over the tokens of a pattern.
 struct Decays {
   uint32_t high[2][4], low[2][4];
 
@@ -144,13 +143,13 @@ struct Decays {
   }
 };
 
-// The stripe's sums, from those of its tokens.
+// The sums over the whole stripe: those of its last token.
 __device__ inline void stripe_total(float (&total)[8], const Values& since, const Place& me) {
 #pragma unroll
   for (int n = 0; n < 8; ++n) total[n] = __shfl_sync(~0u, since[n / 2][2 + n % 2], 28 + me.i);
 }
 
-// Rows of one level, or any rows times factors, as operands: pairs of keys 2 j, 2 j + 1 of tokens r, r + 8.
+// Rows times factors as operands: x[h][j] is the pair of keys 2 j, 2 j + 1 of token r + 8 h.
 struct Fragment {
   uint32_t x[2][4];
 
@@ -178,7 +177,7 @@ struct Fragment {
       for (int j = 0; j < 4; ++j) x[h][j] = word(v, j);
     }
   }
-  // The same in the order of A operands, which then need no moves.
+  // The same in the order of A operands, so that loading them needs no moves.
   __device__ void store_operands(uint4* to, int lane) const {
 #pragma unroll
     for (int s = 0; s < 2; ++s)
@@ -186,10 +185,10 @@ struct Fragment {
   }
 };
 
-// Whether tokens that differ in these bits meet at this level.
+// Whether two tokens whose numbers differ in the bits `apart` form a pair at this level.
 __device__ inline bool meet(int apart, int half) { return (apart & -half) == half; }
 
-// Factors of a level inside the stripe. At level 1, a late row decays by itself, an early one not.
+// Factors of a level inside the stripe. At level 1 a late row has its own decay, an early row has none.
 __device__ inline void level_factors(
     Values& factor, int half, const Decays& d, const Raw& x, bool narrow, const Place& me
 ) {
@@ -209,7 +208,7 @@ __device__ inline void level_factors(
 __device__ inline bool late_token(int half, int h, const Place& me) {
   return half == 8 ? h == 1 : (me.r & half) != 0;
 }
-// The factors, and rows times them: q where it is late, else k.
+// The factors, and the rows times them: q of late tokens, k of early ones.
 __device__ inline void inner_level(
     Values& factor,
     Fragment& m,
@@ -227,7 +226,7 @@ __device__ inline void inner_level(
   }
 }
 
-// d += rows of a times rows of b (8 of them): one half of a stripe.
+// d += 16 rows of a times 8 rows of b: those of one half of the stripe.
 __device__ inline void multiply_rows(
     float (&d)[4], const Fragment& a, const Fragment& b, int half
 ) {
@@ -237,13 +236,13 @@ __device__ inline void multiply_rows(
   }
 }
 
-// The block of A that lies in one stripe; kTransposed: of A^T.
+// The 16 x 16 block of A on the diagonal, for one stripe; kTransposed: of A^T.
 template <bool kTransposed>
 struct InnerScores {
-  float eight[4] = {};  // level 8: rows 8 .. and columns .. 7, or the reverse
-  float near[4] = {};   // the two blocks of 8 x 8 on the diagonal, one above the other
+  float eight[4] = {};  // level 8: rows 8 .. 15, columns 0 .. 7; transposed: the reverse
+  float near[4] = {};   // the two 8 x 8 blocks on the diagonal
 
-  // m: late rows are those of q, early ones of k; or a and b, of which the one's rows and the other's columns count.
+  // m: q of late rows, k of early rows. With a and b: rows from a, columns from b.
   __device__ void add_eight(const Fragment& m) { add_eight(m, m); }
   __device__ void add_eight(const Fragment& a, const Fragment& b) {
     multiply_rows(eight, a, b, kTransposed ? 1 : 0);
@@ -284,7 +283,7 @@ __device__ inline void to_operand(uint32_t (&a)[4], const float (&d)[2][4]) {
   a[3] = pack(d[1][2], d[1][3]);
 }
 
-// Sums of the decays over the stripes of a chunk, as they lie in shared memory: (4,32).
+// sum += the decays of a whole stripe. totals: (4 stripes,32 keys) in shared memory.
 __device__ inline void add_total(
     float (&sum)[8], const float* totals, int stripe, const Place& me
 ) {
@@ -298,12 +297,12 @@ __device__ inline void store_eight(float* to, const float (&x)[8]) {
   reinterpret_cast<float4*>(to)[1] = {x[4], x[5], x[6], x[7]};
 }
 
-// Level 16 or 32, where a whole stripe is late or early.
+// At levels 16 and 32 a whole stripe is late or early.
 template <int kHalf>
 __device__ bool late_stripe(const Place& me) {
   return me.warp & (kHalf / 16);
 }
-// From a stripe to a place before it (late) or after it, over the stripes first .. end - 1 that lie between.
+// The span from a stripe to a point before it (late) or after it (early). Stripes first .. end - 1 lie between.
 struct Way {
   bool late;
   int first, end;
@@ -318,7 +317,8 @@ __device__ Way to_middle(const Place& me) {
   return {late, first, first + between};
 }
 
-// Factors of the way: 2^(base + since), early rows 2^(base - since). Made when they are used: registers are scarce.
+// Factors of such a span: 2^(base + since) for late rows, 2^(base - since) for early ones. They are computed at each use,
+// because registers are scarce.
 struct Factors {
   float base[8];
   bool late;

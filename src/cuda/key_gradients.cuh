@@ -1,5 +1,4 @@
-// Gradients of products with a decay per key (key_decays.cuh): W M at each level, where W are the gradients of the
-// products.
+// Gradients of products with a decay per key (key_decays.cuh): W M at each level, W the gradients of the products.
 #pragma once
 
 #include "cuda/key_decays.cuh"
@@ -7,8 +6,8 @@
 namespace horner::cuda {
 namespace {
 
-// W_ts = W_st = factor do_t.v_s for s < t, as A operands: rows of stripe w, columns of w, w ^ 1, w ^ 2 and w ^ 3;
-// and W_tt.
+// W_ts = W_st = factor do_t.v_s for s < t, as A operands. Rows: stripe w. Columns: stripes w (own), w ^ 1 (near), w ^ 2 and
+// w ^ 3 (far). same: W_tt of the thread's two rows.
 struct Symmetric {
   uint32_t own[4], near[4], far[2][4];
   float same[2];
@@ -64,16 +63,16 @@ struct Symmetric {
     to_operand(far[1], others[2]);
   }
 
-  // Its part of level h < 8 in this stripe: two blocks on the diagonal.
+  // The pairs of level `half` < 8 in this stripe: two blocks on the diagonal, all other pairs masked.
   __device__ uint2 part(int half, const Place& me) const {
-    const int apart = me.r ^ (2 * me.i);  // of the first of two columns; the other differs in bit 0
+    const int apart = me.r ^ (2 * me.i);  // of the first column; the second differs in bit 0
     const uint32_t mask =
         (meet(apart, half) ? 0xffffu : 0u) | (meet(apart ^ 1, half) ? 0xffff0000u : 0u);
     return {own[0] & mask, own[3] & mask};
   }
 };
 
-// d = W M of 16 rows of M: all pairs of keys of a slice.
+// d += W M for 16 rows of M and all keys of a slice.
 __device__ void multiply_level(
     Values& d, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, const Fragment& m
 ) {
@@ -84,7 +83,7 @@ __device__ void multiply_level(
   }
 }
 
-// Rows r and r + 8 of 8 keys to memory, as bf16 or fp32.
+// Stores 8 keys of rows r and r + 8, as bf16 or fp32 (wide).
 __device__ void store_keys(
     const Values& x,
     float scale,

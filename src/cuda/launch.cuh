@@ -1,4 +1,4 @@
-// Launching a kernel that wants more than 48 KB of shared memory.
+// Launches a kernel that needs more than 48 KB of shared memory.
 #pragma once
 
 #include <cuda_runtime.h>

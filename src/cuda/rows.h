@@ -15,7 +15,7 @@ struct Rows {
 };
 
 // A state (B,heads,R,N), any strides, in the accumulator's type; data == nullptr: zero, or not wanted.
-// part: the stride between those of the parts of the time.
+// part: the stride between the states of two parts of the time.
 struct StateView {
   void* data = nullptr;
   int64_t b = 0, h = 0, r = 0, n = 0;
@@ -25,11 +25,12 @@ struct StateView {
 
 constexpr int kChunk = 64;  // tokens
 
-// The sequences of a batch, which chunks cut.
+// The sequences of a batch, plain or packed.
 struct Sequences {
   int64_t count = 0, T = 0;
   const int* starts = nullptr;  // (count+1) of a packed batch; null: `count` rows of T tokens
-  // Chunks of all sequences, and gaps: sequence n of a packed batch has its first at starts[n] / 64 + n.
+  // Slots for the chunks of all sequences. The first chunk of sequence n of a packed batch has slot starts[n] / 64 + n;
+  // some slots stay empty.
   int64_t slots() const {
     return starts ? T / kChunk + count : count * ((T + kChunk - 1) / kChunk);
   }

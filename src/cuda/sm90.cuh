@@ -3,8 +3,8 @@
 // A tile is 64 rows of 64 bf16 (128 bytes), 1024-byte aligned, its 16-byte units swizzled: unit c of row r
 // lies at unit c ^ (r % 8). That is the 128-byte swizzle of wgmma, and free of bank conflicts.
 // Accumulators of a 64 x 64 product: warp w of the group has rows 16 w .. 16 w + 15; element 4 j + e of lane l
-// is row 16 w + l / 4 + 8 (e / 2), column 8 j + 2 (l % 4) + e % 2. An A operand in registers is the same
-// layout, rounded to pairs.
+// is row 16 w + l / 4 + 8 (e / 2), column 8 j + 2 (l % 4) + e % 2. An A operand in registers has the same
+// layout, as bf16 pairs.
 #pragma once
 
 #include <cuda.h>
@@ -39,14 +39,14 @@ __device__ inline uint32_t pack(float low, float high) {
 __device__ inline float low_half(uint32_t both) { return __uint_as_float(both << 16); }
 __device__ inline float high_half(uint32_t both) { return __uint_as_float(both & 0xffff0000u); }
 
-// 16 bytes from global to shared memory; zeros where !valid.
+// Copies 16 bytes from global to shared memory; writes zeros if !valid.
 __device__ inline void copy_async(uint32_t to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
                "l"(from),
                "r"(valid ? 16 : 0)
                : "memory");
 }
-// One number of 4 bytes, likewise.
+// The same for one number of 4 bytes.
 __device__ inline void copy_number_async(float* to, const float* from, bool valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
                "l"(from),
@@ -79,7 +79,7 @@ __device__ inline void load_matrices_transposed(uint32_t (&a)[4], uint32_t addre
                : "memory");
 }
 
-// Both halves times a weight that is a sum of two bf16, rounded once.
+// A pair times a weight; the weight is the sum of two bf16 pairs (weight_pair). The result is rounded once.
 __device__ inline uint32_t weigh_pairs(uint32_t x, uint2 weight) {
   uint32_t both;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(x), "r"(weight.y));
@@ -93,7 +93,7 @@ __device__ inline uint2 weight_pair(float2 w) {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-// A barrier in shared memory that opens when `count` threads have arrived and the bytes they expect are there.
+// A barrier in shared memory. It opens when `count` threads have arrived and the bytes that they expect have been copied.
 __device__ inline void barrier_init(uint32_t barrier, int count = 1) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
@@ -114,7 +114,7 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
   );
 }
 
-// A tile from a tensor (B,T,heads,width) whose map has that box; zeros outside the tensor.
+// Copies a tile of a tensor (B,T,heads,width) to shared memory, through its map (tensor_map.h); zeros outside the tensor.
 __device__ inline void load_tile(
     uint32_t to, const CUtensorMap* map, uint32_t barrier, int column, int head, int t, int b
 ) {
@@ -131,7 +131,7 @@ __device__ inline void load_tile(
   );
 }
 
-// Four 8x8 matrices of bf16 pairs in the accumulators' layout; addresses as above.
+// Stores four 8x8 matrices of bf16 pairs in the accumulators' layout; addresses as in load_matrices.
 __device__ inline void store_matrices(
     uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d
 ) {
@@ -143,14 +143,14 @@ __device__ inline void store_matrices(
                : "memory");
 }
 
-// A tile in shared memory as an operand, groups of 8 rows 1024 bytes apart. Read along its rows (K-major), a
-// step of 16 is 32 bytes; read transposed (the rows are the summed index), it is 2048 bytes.
+// Descriptor of a tile in shared memory as an operand; groups of 8 rows are 1024 bytes apart. A step of 16 is 32 bytes when
+// the product reads along the rows, and 2048 bytes when it reads the tile transposed (the rows are the summed index).
 __device__ inline uint64_t operand(uint32_t address) {
   return uint64_t((address & 0x3ffff) >> 4) | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 |
          uint64_t(1) << 62;
 }
 
-// A warpgroup gives registers back or takes more; all of a block's start with an equal share.
+// A warpgroup gives registers back or takes more; at the start all warpgroups of a block have the same number.
 template <int kRegisters>
 __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -168,7 +168,7 @@ template <int kPending>
 __device__ inline void product_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// The compiler must not touch accumulators before the wait: stand between.
+// Call it after the wait: the compiler then cannot move reads of the accumulators before the wait.
 template <int kCount>
 __device__ inline void settle(float (&d)[kCount]) {
 #pragma unroll
@@ -185,7 +185,7 @@ __device__ inline void settle(float (&d)[kCount]) {
       "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]),  \
       "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
 
-// d = a b^T + (add ? d : 0), 64 x 64 x 16, both from shared memory, either read transposed.
+// d = a b^T + (add ? d : 0), 64 x 64 x 16; a and b in shared memory, each read as it is or transposed.
 template <bool kTransposeA, bool kTransposeB>
 __device__ inline void product(float (&d)[32], uint64_t a, uint64_t b, bool add) {
   asm volatile(
@@ -209,7 +209,7 @@ __device__ inline void product(float (&d)[32], const uint32_t (&a)[4], uint64_t 
   );
 }
 
-// The same 64 x 32 x 16: b has 32 rows, or columns where it is read transposed.
+// The same with 64 x 32 x 16: b has 32 rows (32 columns if it is read transposed).
 #define HORNER_HALF "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}"
 #define HORNER_BIND_HALF(d)                                                                       \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \

@@ -7,7 +7,7 @@ namespace {
 
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
-Encode find_encode() {  // from the driver, without linking against it
+Encode find_encode() {  // asks the driver, so that we need not link against it
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result;
   cudaGetDriverEntryPointByVersion(
@@ -21,7 +21,7 @@ Encode find_encode() {  // from the driver, without linking against it
 cudaError_t encode_tiles(CUtensorMap& map, void* data, const TensorShape& x) {
   static const Encode function = find_encode();
   if (function == nullptr) return cudaErrorNotSupported;
-  int device = 0;  // setting it gives this thread the context that the driver's call needs
+  int device = 0;  // setting the device gives this thread the context that the driver's call needs
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaSetDevice(device);
   if (error != cudaSuccess) return error;
@@ -30,7 +30,7 @@ cudaError_t encode_tiles(CUtensorMap& map, void* data, const TensorShape& x) {
   cuuint64_t strides[] = {
       cuuint64_t(x.stride_h) * 2, cuuint64_t(x.stride_t) * 2, cuuint64_t(x.stride_b) * 2};
   for (int i = 0; i < 3; ++i) {
-    if (sizes[i + 1] == 1) strides[i] = 16;  // any, where nothing is strided
+    if (sizes[i + 1] == 1) strides[i] = 16;  // any valid stride: it is never used
   }
   const cuuint32_t box[] = {64, 1, 64, 1}, steps[] = {1, 1, 1, 1};
   const CUresult result = function(

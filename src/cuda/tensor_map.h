@@ -1,5 +1,5 @@
-// How the copy engine sees a tensor (B,T,heads,width) of bf16: boxes of 64 tokens by 64 columns of one head, swizzled
-// as the tiles of sm90.cuh.
+// A tensor (B,T,heads,width) of bf16 for the copy engine: boxes of 64 tokens by 64 columns of one head, swizzled
+// like the tiles of sm90.cuh.
 #pragma once
 
 #include <cuda.h>

@@ -7,7 +7,7 @@
 
 namespace horner {
 
-// Rows as the kernels read them: the last dimension contiguous; whole units of 16 bytes where copies want them.
+// x with a contiguous last dimension; aligned: also with rows of whole 16-byte units. Copied if it is not so already.
 inline at::Tensor readable(const at::Tensor& x, bool aligned) {
   const int64_t unit = 16 / int64_t(x.element_size());
   bool fine = x.stride(-1) == 1 || x.size(-1) == 1;
@@ -26,7 +26,7 @@ inline cuda::Type type_of(at::ScalarType type) {
                                  : cuda::Type::f16;
 }
 
-// Of a sweep over H heads.
+// x as rows for a kernel over H heads.
 inline cuda::Rows rows(const at::Tensor& x, int64_t H) {
   return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(H / x.size(2))};
 }
