@@ -1,4 +1,4 @@
-// The tokens of the ring into the state (lazy.cuh). Bound by the bytes of the state, in and out.
+// Adds the tokens of the ring to the state (lazy.cuh). The time is that of reading and writing the state once.
 #include "cuda/flat.cuh"
 #include "cuda/launch.cuh"
 #include "ops/lazy/tokens.cuh"
@@ -6,8 +6,8 @@
 namespace horner::cuda {
 namespace {
 
-// A block owns one head of k and v. Shared memory: the units on their way; row by row of the state a_j m(k_j) of every
-// token; decays. A thread keeps its four columns of every value in registers.
+// A block owns one key/value head. Shared memory: units of the state that are loading; a_j m(k_j) of every token, by rows of
+// the state; decays. A thread owns four columns and keeps these columns of every value in registers.
 template <class T, bool kSeries, int kThreads, int kRing, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks) fold_kernel(
     const __grid_constant__ LazyTokens p, const __grid_constant__ Flat flat, float* next
@@ -30,8 +30,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) fold_kernel(
   for_rows<kSeries, kThreads>(p, t, [&](int row, int order, int i, int j) {
     float u[kMostFold];
 #pragma unroll
-    for (int n = 0; n < kMostFold;
-         ++n)  // none is behind a branch: all loads are on their way at once
+    for (int n = 0; n < kMostFold; ++n)  // no branch, so that all loads are issued at once
       u[n] = monomial(keys.ring + min(n, p.n - 1) * keys.stride, order, i, j);
 #pragma unroll
     for (int n = 0; n < kMostFold; ++n) {
@@ -40,7 +39,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) fold_kernel(
       update[row * kMostFold + n] = u[n];
     }
   });
-  // Its four columns lie in one row, or in two: `split` of them in the first.
+  // The four columns of a thread lie in one row or in two; `split` of them lie in the first row.
   int row = flat.row(part.lead + 4 * t);
   const int column = part.lead + 4 * t - row * flat.C, split = min(flat.C - column, 4);
   T raw[kMostFold][4];

@@ -1,4 +1,4 @@
-// One token of `linear` or `power` against a state that is read and not written, and the tokens since (lazy.h):
+// One token of `linear` or `power` reads a state, which is not written, and the tokens since that state (lazy.h):
 //
 //   o = f(q) A S + sum_j a_j w(q, k_j) v~_j  (/ den)      A = e^{g_1 + .. + g_n}      a_j = e^{g_{j+1} + .. + g_n}
 //   linear: f(q) = c1 q, w = c1 q.k     power: f(q) = W m(q), w = c0 + c1 q.k + c2 (q.k)^2
@@ -20,14 +20,14 @@ struct LazyTokens {
   bool series = false;          // power
   int features = 0, order = 0;  // rows of S
   bool normalise = false, bf16 = false;
-  int n = 0, fold = 0;  // tokens since S, the one of this call included; room in the ring
+  int n = 0, fold = 0;  // tokens since S, with the one of this call; places in the ring
   LazyGate gate = LazyGate::none;
   void *ring_k = nullptr, *ring_v = nullptr;  // (B,fold,G,K), (B,fold,G,V)
   float* ring_g = nullptr;                    // (B,fold,G) or (B,fold,G,K)
   const float* S = nullptr;                   // (B,G,features,V~); null: zero
-  bool overlaps = false;                      // sm_90: with the end of the kernel before it
+  bool overlaps = false;                      // sm_90: may start before the previous kernel ends
 
-  __host__ __device__ int gates() const {  // decays of a token
+  __host__ __device__ int gates() const {  // number of decays per token and head
     return gate == LazyGate::none ? 0 : gate == LazyGate::head ? 1 : K;
   }
 };
@@ -42,9 +42,9 @@ struct LazyRead : LazyTokens {
   void* o = nullptr;         // (B,1,H,V)
 };
 
-constexpr int kMostColumns = 256, kMostFold = 16;  // K and V, fold
+constexpr int kMostColumns = 256, kMostFold = 16;  // largest K and V; largest fold
 
-cudaError_t lazy_read(const LazyRead&, cudaStream_t);  // token n - 1 goes into the ring
+cudaError_t lazy_read(const LazyRead&, cudaStream_t);  // puts token n - 1 into the ring
 cudaError_t lazy_fold(const LazyTokens&, float* next, cudaStream_t);  // all n are in the ring
 
 }  // namespace horner::cuda

@@ -1,4 +1,4 @@
-// Kernels in the place of lazy steps.
+// The kernels of lazy steps.
 #pragma once
 
 #include "ops/lazy/lazy.h"

@@ -1,4 +1,4 @@
-// One token against a state that stays as it is (lazy.cuh). Bound by the bytes of the state, in.
+// One token reads a state that stays as it is (lazy.cuh). The time is that of reading the state once.
 #include "cuda/flat.cuh"
 #include "cuda/launch.cuh"
 #include "ops/lazy/tokens.cuh"
@@ -28,7 +28,7 @@ struct Unit {
   }
 };
 
-// kTokens threads: sum_j a_j w(q, k_j) v~_j into `sums`. kTokens / kMostFold of them have a token.
+// kTokens threads compute sum_j a_j w(q, k_j) v~_j into `sums`. kTokens / kMostFold threads share a token.
 template <class T, bool kSeries, int kTokens>
 __device__ void read_tokens(
     const LazyRead& p,
@@ -76,8 +76,8 @@ __device__ void read_tokens(
   sums[p.V] = sum;
 }
 
-// A block owns a query head. kTokens threads read the tokens; the others stream the state, whose first units are on their
-// way while f(q) is made.
+// A block owns a query head. kTokens threads read the tokens. The other kStream threads stream the state through shared
+// memory; its first units load while f(q) is computed.
 template <class T, bool kSeries, int kStream, int kTokens, int kRing, int kBlocks>
 __global__ void __launch_bounds__(kStream + kTokens, kBlocks)
     read_kernel(const __grid_constant__ LazyRead p, const __grid_constant__ Flat flat) {
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kStream + kTokens, kBlocks)
   const T* const q = static_cast<const T*>(p.q) + head / p.H * p.q_b + head % p.H * p.q_h;
   const FlatPart part(flat, kv, t);
 #if __CUDA_ARCH__ >= 900
-  // The next kernel's blocks come as these go; nothing is read before all that came earlier has ended.
+  // Blocks of the next kernel may start when these end. Nothing is read before all earlier kernels have ended.
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kStream + kTokens, kBlocks)
     }
     if (t < flat.stride) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {  // column c: of all shares c, c + C, ..
+      for (int i = 0; i < 4; ++i) {  // column c is the sum of shares c, c + C, ..
         const int share = part.lead + 4 * t + i;
         shares[share < 4 * flat.stride ? share : share - 4 * flat.stride] = y[i];
       }
@@ -178,7 +178,7 @@ cudaError_t run(const LazyRead& p, cudaStream_t stream) {
   config.blockDim = kStream + kTokens;
   config.dynamicSmemBytes = size_t(bytes);
   config.stream = stream;
-  cudaLaunchAttribute early;  // its blocks may come while those of the kernel before it end
+  cudaLaunchAttribute early;  // blocks may start while blocks of the previous kernel end
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;
@@ -186,7 +186,8 @@ cudaError_t run(const LazyRead& p, cudaStream_t stream) {
   return cudaLaunchKernelEx(&config, kernel, p, flat);
 }
 
-// As few threads as a row's columns allow, so that most blocks are in at once; more for large states, of which few are.
+// Few threads per block, as few as the columns of a row allow, so that most blocks run at once. Large states have few
+// blocks and get more threads.
 template <class T, bool kSeries>
 cudaError_t choose(const LazyRead& p, cudaStream_t stream) {
   const int C = p.V + (p.normalise ? 1 : 0), least = Flat::least(C);

@@ -8,7 +8,7 @@
 
 namespace horner::cuda {
 
-// Rows of one head of k and v: those in the ring, then, where it is not there yet, that of the token itself.
+// Rows of one key/value head: those in the ring, then that of the current token if it is not in the ring yet.
 template <class T>
 struct WaitingRows {
   T* ring;
@@ -34,7 +34,7 @@ struct WaitingRows {
   }
 };
 
-// Decays per head, for a warp: left(j, a_j) of each token, and A in all lanes.
+// Decay per head, by a warp: calls left(j, a_j) for each token and returns A in all lanes.
 template <class F>
 __device__ float decay(const WaitingRows<float>& rows, int n, F&& left) {
   const int lane = int(threadIdx.x) % 32;
@@ -45,7 +45,7 @@ __device__ float decay(const WaitingRows<float>& rows, int n, F&& left) {
   if (lane < n) left(lane, expf(after));
   return expf(__shfl_sync(~0u, sum, 0));
 }
-// Decays per key, for a thread: the same of key i.
+// Decay per key, by a thread: the same for key i.
 template <class F>
 __device__ float decay(const WaitingRows<float>& rows, int n, int i, F&& left) {
   float sum = 0.f;
@@ -57,7 +57,7 @@ __device__ float decay(const WaitingRows<float>& rows, int n, int i, F&& left) {
   }
   return expf(sum);
 }
-// All of them by kThreads threads, of which this is t: a_j (n,gates) and A (gates).
+// All decays, by kThreads threads (this one is t): a_j (n,gates) and A (gates).
 template <int kThreads>
 __device__ void decays(
     const LazyTokens& p, const WaitingRows<float>& g, int t, float* left, float* kept

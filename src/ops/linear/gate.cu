@@ -1,16 +1,16 @@
 // `linear`: gradient of the log-decay from what the sweeps left (Crossing in linear.cuh).
 //
 //   dg_i = sum_{t>=i} rho_t + sum_{s<i} kappa_s + sum_{j<i} inner_j + pi          inside a chunk
-//   pi   = X - sum_s kappa_s          what flows past the chunk; X: what flows out of it
-//   X'   = pi + sum_t rho_t           of the chunk before
-// Where both states were kept, pi = e^{G_C} <Z, S> itself; where the chunk lets less than 2^-10 through, 0:
-// the errors of X, which decay does not shrink, would be larger.
+//   pi   = X - sum_s kappa_s          flows through the whole chunk; X: flows out of its end
+//   X'   = pi + sum_t rho_t           X of the chunk before
+// At an anchor both states were kept, and pi = e^{G_C} <Z, S> is computed directly. If a chunk lets less than 2^-10 through,
+// pi = 0: the errors of X are not shrunk by the decay and would be larger than pi.
 #include "ops/linear/linear.cuh"
 
 namespace horner::cuda {
 namespace {
 
-constexpr int kAtOnce = 32, kProducts = 256;  // chunks, a warp each; threads of an inner product
+constexpr int kAtOnce = 32, kProducts = 256;  // chunks of a block; threads of an inner product
 static_assert(kAtOnce % kAnchor == 0 && kAtOnce % kSumAnchor == 0);
 
 __device__ float warp_sum(float x) {
@@ -19,7 +19,7 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-// Block (n, j): the inner product of the two states that head n kept at anchor j. 16 KB of each in flight.
+// Block (n, j) computes the inner product of the two states that head n kept at anchor j. It loads 16 KB of each at a time.
 __global__ void __launch_bounds__(kProducts) anchor_kernel(const ChunkedGate p) {
   __shared__ float sums[kProducts / 32];
   const int64_t at = int64_t(blockIdx.x) * p.anchors + blockIdx.y;
@@ -57,9 +57,8 @@ struct Pair {
   float a, b;  // of tokens 2 l and 2 l + 1 of a chunk
 };
 
-// Block (n, j): 32 chunks of head n of g, of which the last is an anchor, so that nothing of X is wanted from the
-// chunks after it. Each warp sums one of them, warp 0 carries X through all, each warp writes its own. A lane has two
-// tokens of a chunk.
+// Block (n, j) owns 32 chunks of head n of g. The last of them is an anchor, so the block needs no X from later chunks. A
+// warp owns one chunk, a lane two tokens. Each warp sums its chunk, warp 0 carries X through all chunks, each warp writes dg.
 __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p) {
   __shared__ float rho_sum[kAtOnce], kappa_sum[kAtOnce], factor[kAtOnce], pi[kAtOnce];
   const int64_t groups = p.H / p.group, b = blockIdx.x / groups, group = blockIdx.x % groups;
@@ -67,7 +66,7 @@ __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p)
   const int64_t chunks = (p.T + kChunk - 1) / kChunk;
   const int64_t bottom = int64_t(blockIdx.y) * kAtOnce, top = min(bottom + kAtOnce, chunks) - 1;
   const int64_t t = (top - warp) * kChunk + 2 * lane;
-  const bool first = top - warp >= bottom && t < p.T, second = first && t + 1 < p.T;  // are there
+  const bool first = top - warp >= bottom && t < p.T, second = first && t + 1 < p.T;  // they exist
   float decay = 0.f;
   const float* g = static_cast<const float*>(p.g.data) + b * p.g.b + group * p.g.h;
   if (first) decay += g[t * p.g.t];
@@ -81,7 +80,7 @@ __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p)
     const auto load = [&](const float* from) {
       Pair x{0.f, 0.f};
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {  // unrolled: all loads are on their way at once
+      for (int j = 0; j < 2; ++j) {  // unrolled, so that all loads are issued at once
         const float* row = from + (int64_t(j) * p.B * p.H + bh) * p.T;
         if (j < p.blocks && first) x.a += row[t];
         if (j < p.blocks && second) x.b += row[t + 1];
@@ -92,7 +91,7 @@ __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p)
     const float r = warp_sum(rho.a + rho.b), k = warp_sum(kappa.a + kappa.b);
     if (lane == 0) rho_sum[warp] = r, kappa_sum[warp] = k;
     __syncthreads();
-    if (warp == 0) {  // X' = through (X - sum kappa) + sum rho, composed over the lanes
+    if (warp == 0) {  // X' = slope (X - sum kappa) + sum rho + known: a scan over the lanes
       const int64_t c = top - lane;
       float slope = 1.f, offset = 0.f, known = 0.f;
       if (c >= bottom) {
@@ -112,7 +111,7 @@ __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p)
           slope *= steeper;
         }
       }
-      const float entering = __shfl_up_sync(~0u, offset, 1);  // of lane 0: its chunk is kept
+      const float entering = __shfl_up_sync(~0u, offset, 1);  // unused in lane 0: an anchor
       pi[lane] = known + (passes > 0.f ? entering - kappa_sum[lane] : 0.f);
     }
     __syncthreads();
@@ -123,7 +122,7 @@ __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p)
       if (lane + d < 32) later += down;
       if (lane >= d) earlier += up;
     }
-    later = __shfl_down_sync(~0u, later, 1);  // of the lanes after this one
+    later = __shfl_down_sync(~0u, later, 1);  // the sum over the lanes after this one
     earlier = __shfl_up_sync(~0u, earlier, 1);
     if (lane == 31) later = 0.f;
     if (lane == 0) earlier = 0.f;

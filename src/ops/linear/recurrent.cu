@@ -8,7 +8,7 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kColumns = 64;  // of the state that a block owns
+constexpr int kColumns = 64;  // columns of the state that a block owns
 constexpr int kSlice = 32;    // rows of one column that a thread owns
 constexpr int kTile = 8;      // tokens between two barriers
 
@@ -18,7 +18,7 @@ __device__ T* row(const Rows& x, int64_t b, int64_t t, int64_t h) {
 }
 
 // A block owns kColumns columns of the state of one (b, h); thread (c, i) owns rows kSlice i .. of column c,
-// in registers. Shared memory holds kTile tokens of q, k, v and decays, and each thread's share of y.
+// in registers. Shared memory holds kTile tokens of q, k, v and decays, and the share of each thread in y.
 template <class T, class A>
 __global__ void recurrent_kernel(const Sweep p) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -27,7 +27,7 @@ __global__ void recurrent_kernel(const Sweep p) {
   A* k = q + kTile * rows;                 // (kTile, rows)
   A* a = k + kTile * rows;                 // (kTile, max(rows, kColumns)): decays before the token
   A* v = a + kTile * max(rows, kColumns);  // (kTile, kColumns)
-  A* part = v + kTile * kColumns;          // (2, kTile, slices, kColumns): from the state, in all
+  A* part = v + kTile * kColumns;  // (2, kTile, slices, kColumns): y from the state; all of y
   const int64_t b = blockIdx.x / p.H, h = blockIdx.x % p.H;
   const int first_column = blockIdx.y * kColumns, c = threadIdx.x, i = threadIdx.y;
   const int thread = i * kColumns + c, threads = slices * kColumns;

@@ -11,9 +11,9 @@ namespace {
 constexpr int kThreads = 256, kLanes = 16, kColumns = 4 * kLanes, kParts = kThreads / kLanes,
               kMost = 256;  // rows
 
-// A block owns 64 columns of the state of one (b, head of k and v), a thread four of them in every 16th row, in registers.
-// The state is on its way while k, q and the decay are made ready in shared memory. The query heads of a group read it
-// one after the other.
+// A block owns 64 columns of the state of one (b, key/value head). A thread owns four columns of every 16th row, in
+// registers. While the state loads, k, q and the decay are prepared in shared memory. The query heads of a group read the
+// state one after the other.
 template <class T, int kRows>
 __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
     step_kernel(const __grid_constant__ Sweep p) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
     float* corner = static_cast<float*>(s.data) + b * s.b + head * s.h + column;
     return reinterpret_cast<float4*>(corner + (part + kParts * j) * s.r);
   };
-  const int own = int(threadIdx.x);  // a row: all are loaded before one is waited for
+  const int own = int(threadIdx.x);  // a row; all loads are issued before the first is used
   const auto load = [&](const T* x) { return own < p.R ? wide<float>(x[own]) : 0.f; };
   const float key_own = load(row(p.k, head)), query_own = load(row(p.q, head * group));
   const float* g = static_cast<const float*>(p.g.data) + b * p.g.b + head * p.g.h;

@@ -8,7 +8,7 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-// Accumulators times a factor, as bf16 into a tile.
+// Stores accumulators times a factor into a tile, as bf16.
 __device__ void store_pairs(
     unsigned char* tile, const float (&d)[32], float factor, const Place& at
 ) {
@@ -25,13 +25,13 @@ __device__ void store_pairs(
   }
 }
 
-// With a decay, one factor of what joins the state is scaled, and so rounded once more. In dq and dk with a normaliser
-// that is k or q: their errors average out over the K of a weight q.k, those of v and do stand in all weights, whose sum
-// hides nothing. So the tiles of these states have columns as rows.
+// With a decay, one of the two factors that are added to the state is scaled and therefore rounded once more. In dq and dk
+// with a normaliser we scale k or q: their rounding errors average out over K. Rounding v or do does not average out: it
+// enters every weight with the same sign. To scale k or q, the tiles of these states are transposed.
 template <bool kDecay, Norm kNorm>
 constexpr bool kTurned = kDecay&& kNorm == Norm::shifts;
 
-// Elements of the state between registers and memory: f(element, address of it). Tiles of 64 rows, from `first` on.
+// f(element in a register, its address in memory) for each element of the state. Tiles of 64 rows, from `first` on.
 template <bool kTurn = false, int kTiles, class F>
 __device__ void for_state(
     float (&S)[kTiles][32],
@@ -64,7 +64,7 @@ __device__ void update_state(
   const Stage<kRows, kRole>& s = m.at(i);
   const uint32_t ks = shared_address(s.k) + first * kTileBytes, vs = shared_address(s.v);
   constexpr int kScaled = kTurn ? 1 : kTiles;
-  uint32_t kw[kScaled][4][4];  // e^{G_C-G_s} k_s^T: rows of the state by tokens; turned v_s^T
+  uint32_t kw[kScaled][4][4];  // e^{G_C-G_s} k_s^T: rows of the state by tokens; kTurn: v_s^T
   if constexpr (kDecay) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -106,7 +106,7 @@ __device__ void update_state(
   for (int n = 0; n < kTiles; ++n) settle(S[n]);
 }
 
-// Registers: the state, fp32. Leaves the bf16 copy that the other group reads.
+// This warpgroup holds the state in registers, fp32. Before each chunk it writes a bf16 copy for the groups that compute y.
 template <int kRows, bool kDecay, bool kReverse, Role kRole, bool kTurn>
 __device__ void carry_state(
     const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m

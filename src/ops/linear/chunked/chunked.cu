@@ -15,8 +15,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-// The sweeps of one head and direction lie side by side, so that they share what they read; the longest, dq, come
-// first, so that the others fill the gaps. R is V for dq and dk, K for dv.
+// A block does one sweep for 64 columns (chunked.cuh). Sweeps of one head and direction have neighbouring blocks, so they
+// share the cache. The longest sweeps, dq, come first, and the others fill the gaps. R is V for dq and dk, K for dv.
 template <int kRowsV, int kRowsK, bool kDecay, bool kSum>
 __global__ void __launch_bounds__(kThreads, 1) backward_kernel(
     const __grid_constant__ Gradient p,

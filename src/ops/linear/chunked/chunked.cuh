@@ -1,4 +1,4 @@
-// `linear`, level 2: one sweep over chunks of 64 tokens on Hopper's tensor cores, as a block does it.
+// `linear`, level 2: the work of one block, a sweep over chunks of 64 tokens on Hopper's tensor cores.
 #pragma once
 
 #include "ops/linear/chunked/outputs.cuh"
@@ -10,9 +10,9 @@ constexpr int kThreads = 4 * kGroup;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-// A block owns 64 columns of the state of one (b, h), and walks over the chunks of one part of the time: one warpgroup carries the
-// state, two compute y from the copies of it, and a fourth feeds them. Shared memory: kStages stages of q, k, v, and
-// the bf16 copies of the state. Each waits for no more than it needs.
+// A block owns 64 columns of the state of one (b, h) and walks over the chunks of one part of the time. Warpgroups 0 and 1
+// compute y from copies of the state, warpgroup 2 carries the state, warpgroup 3 loads. Shared memory: kStages stages of q,
+// k, v, and bf16 copies of the state. Barriers between the groups are separate, so a group waits only for what it reads.
 template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void sweep(
     const Sweep& p, const Maps& maps, const Crossing& out, unsigned char* raw, unsigned index
@@ -26,7 +26,7 @@ __device__ void sweep(
   __syncthreads();
   const int group = threadIdx.x / kGroup;
   constexpr bool kTurn = kTurned<kDecay, kNorm>;
-  constexpr bool kGains = kDecay && kNorm != Norm::none;  // whose feeder has more to do
+  constexpr bool kGains = kDecay && kNorm != Norm::none;  // then `feed` needs more registers
   if (group < 2) {
     take_registers<kGains && !kTurn ? 168 : 176>();
     compute_y<kRows, kDecay, kReverse, kRole, kNorm>(p, out, job, m, group);

@@ -12,10 +12,10 @@ constexpr int kGroup = 128;  // threads of a warpgroup
 // What a block works on.
 struct Job {
   int b, h, bh;
-  int block, blocks;        // of columns
-  int first_column, width;  // of the block
-  int part;                 // of the time
-  int first_chunk, chunks;  // of the part, in the sweep's direction
+  int block, blocks;        // which block of 64 columns, of how many
+  int first_column, width;  // columns of the block
+  int part;                 // which part of the time
+  int first_chunk, chunks;  // chunks of the part, in the sweep's direction
 };
 
 __device__ inline Job job_at(const Sweep& p, unsigned index) {
@@ -41,8 +41,8 @@ __device__ T* head(const Rows& x, const Job& job) {
   return static_cast<T*>(x.data) + job.b * x.b + (job.h / x.group) * x.h;
 }
 
-// The place of a thread in its warpgroup: it has rows `row` and `row` + 8 and columns 8 j + `pair`, + 1 of
-// an accumulator; in a store or load of four 8x8 matrices it gives the address of one row.
+// The place of a thread in its warpgroup. It holds rows `row` and `row` + 8, columns 8 j + `pair` and 8 j + `pair` + 1 of
+// an accumulator. In a load or store of four 8x8 matrices it gives the address of one row.
 struct Place {
   int thread, warp, lane, row, pair;
   __device__ explicit Place(int index = threadIdx.x)
@@ -51,7 +51,7 @@ struct Place {
         lane(thread % 32),
         row(16 * warp + lane / 4),
         pair(2 * (lane % 4)) {}
-  // The same, unknown to the compiler: addresses made of it are made anew and not kept in registers.
+  // The same, but opaque to the compiler: it computes addresses again at each use and keeps none in registers.
   __device__ static Place anew() { return Place(cuda::anew(int(threadIdx.x))); }
 };
 

@@ -1,4 +1,4 @@
-// The tensors of a sweep as the copy engine sees them, and shared memory as wgmma wants it.
+// The tensors of a sweep for the copy engine, and shared memory aligned for wgmma.
 #pragma once
 
 #include "cuda/launch.cuh"
@@ -24,7 +24,7 @@ inline cudaError_t encode(Maps& maps, const Sweep& p) {
   return error == cudaSuccess && p.x.data ? encode(maps.x, p.x, p, p.N) : error;
 }
 
-constexpr int kAlignment = 1024;  // of tiles: wgmma's swizzle wants it
+constexpr int kAlignment = 1024;  // of tiles: wgmma's swizzle needs it
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 __device__ inline unsigned char* aligned_memory() {
@@ -32,7 +32,7 @@ __device__ inline unsigned char* aligned_memory() {
   return dynamic + (kAlignment - shared_address(dynamic) % kAlignment) % kAlignment;
 }
 
-// Numbers that lie one after the other; addresses and bytes are multiples of 16.
+// Copies contiguous numbers to shared memory; addresses and bytes are multiples of 16.
 __device__ inline void load_numbers(uint32_t to, const float* from, uint32_t barrier, int bytes) {
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::

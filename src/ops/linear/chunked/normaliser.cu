@@ -27,8 +27,8 @@ __device__ Eight eight_of(uint4 y) {
       high_half(y.w)};
 }
 
-// Block (i, b, h): the i-th chunk of a head in the sweep's direction. A thread has 8 columns of every n-th token; warp 0
-// makes the weights while they are on their way.
+// Block (i, b, h) owns the i-th chunk of a head, in the sweep's direction. A thread owns 8 columns of every kRows-th token.
+// Warp 0 computes the weights while the tokens load.
 template <int kWidth>
 __global__ void __launch_bounds__(kSumThreads) sums_kernel(const __grid_constant__ Sums p) {
   constexpr int kUnits = kWidth / 8, kRows = kSumThreads / kUnits, kEach = kChunk / kRows;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kSumThreads) sums_kernel(const __grid_constant
   p.sums[(slot + b * p.heads + h) * kWidth + threadIdx.x] = all;
 }
 
-// 8 or 16 lanes have a token of a head, as many as 128 values want; the tokens after the end are shifted by 0.
+// 8 lanes (V <= 64) or 16 lanes own one token of a head, 8 values each. Tokens after the end get Delta = 0.
 __global__ void __launch_bounds__(kTokenThreads)
     divide_kernel(const __grid_constant__ DividedGradient p, int lanes) {
   const int64_t padded = (p.T + kChunk - 1) / kChunk * kChunk;

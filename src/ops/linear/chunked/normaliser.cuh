@@ -6,7 +6,7 @@
 namespace horner::cuda {
 namespace {
 
-enum class Norm { none, divides, shifts, follows };  // without; forward; dq and dk; dv
+enum class Norm { none, divides, shifts, follows };  // no normaliser; forward; dq and dk; dv
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
 template <Norm kNorm, int kRows>
@@ -15,7 +15,7 @@ __device__ int norm_bytes(const Normaliser& n) {
   return kNorm == Norm::divides ? 4 * kRows + (n.floor ? 256 : 0) : 512;
 }
 
-// The sums that enter the chunk of token t, and its shift or floor.
+// Loads the sums that enter the chunk of token t, and the chunk's Delta (forward: its floor).
 template <Norm kNorm, int kRows, bool kReverse>
 __device__ void load_norm(
     const Sweep& p, const Job& job, int t, float* sums, float* shift, uint32_t full
@@ -34,7 +34,7 @@ __device__ void load_norm(
     load_numbers(shared_address(shift), tokens + (int64_t(job.bh) * chunks * 64 + t), full, 256);
 }
 
-// Of the thread's two rows.
+// den and floor of the thread's two rows.
 struct Denominators {
   float den[2], floor[2];
 };
@@ -63,8 +63,8 @@ __device__ Denominators rows_by_sums(
   return {{first, second}, {}};
 }
 
-// The weights inside the chunk, rounded as the numerator has them, so that one token alone has the weight 1. Weights of
-// both signs, which a floor is for, may all but cancel: these are summed as they are.
+// den += the weights inside the chunk. They are rounded as in the numerator, so that a single token has weight exactly 1.
+// With a floor, weights have both signs and may nearly cancel, so they are summed unrounded (exact).
 __device__ inline void add_weights(
     Denominators& d, bool exact, const float (&P)[32], const uint32_t (&rounded)[4][4]
 ) {

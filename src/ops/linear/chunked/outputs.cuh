@@ -8,8 +8,8 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-// P_ts times M_ts for s <= t, else 0; mirrored in reverse. G of the queries, and of the keys. A masked exponent may be
-// positive: its power is dropped.
+// P_ts times M_ts for s <= t, else 0; in reverse for s >= t. G: sums of decays of the queries, `keys`: of the keys. A masked
+// exponent may be positive, and its power is discarded.
 template <bool kDecay, bool kReverse>
 __device__ void decay_mask(float (&P)[32], const float* G, const float* keys, const Place& at) {
   const float *rows = kReverse ? keys : G, *columns = kReverse ? G : keys;
@@ -28,7 +28,7 @@ __device__ void decay_mask(float (&P)[32], const float* G, const float* keys, co
   }
 }
 
-// Lanes that differ in bit 2 kHalf swap halves of 2 kHalf values and add: each keeps its own half.
+// Sums 2 kHalf values over two lanes that differ in bit 2 kHalf: the lanes swap halves, and each keeps the sums of one half.
 template <int kHalf>
 __device__ void add_halves(float (&x)[16]) {
   const bool upper = threadIdx.x & (2 * kHalf);
@@ -39,7 +39,7 @@ __device__ void add_halves(float (&x)[16]) {
   }
 }
 
-// The threads of one of the groups.
+// A barrier for the threads of one warpgroup.
 __device__ void group_sync(int group) {
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kGroup) : "memory");
 }
@@ -62,7 +62,7 @@ __device__ void sum_inner(
     columns[2 * j] = E[4 * j] + E[4 * j + 2];
     columns[2 * j + 1] = E[4 * j + 1] + E[4 * j + 3];
   }
-  add_halves<8>(columns);  // over the lanes of the same columns; each keeps two of 16 sums
+  add_halves<8>(columns);  // over the lanes that share columns; each lane keeps two of 16 sums
   add_halves<4>(columns);
   add_halves<2>(columns);
   const int j = (at.lane & 16 ? 4 : 0) + (at.lane & 8 ? 2 : 0) + (at.lane & 4 ? 1 : 0);
@@ -82,7 +82,7 @@ __device__ void load_operands(uint32_t (&x)[4][4], const unsigned char* tile, co
   }
 }
 
-// x_t.y_t of the thread's two rows, this lane's part; and the sum to memory.
+// This lane's share of x_t.y_t for the thread's two rows. store_flow sums the shares and stores them.
 __device__ float2 rows_by_rows(const uint32_t (&x)[4][4], const float (&Y)[32]) {
   float sum[2] = {0.f, 0.f};
 #pragma unroll
@@ -144,8 +144,8 @@ __device__ void store_y(
   __syncwarp();
 }
 
-// y_t = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s. Registers: P = q k^T and y, and for the crossing sums
-// x and E = x v^T. One group has the even chunks, one the odd: while one waits for its products, the other computes.
+// y_t = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s. Registers hold P = q k^T and y, and for a Crossing also x and
+// E = x v^T. One warpgroup takes the even chunks, the other the odd ones: while one waits for its products, the other computes.
 template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void compute_y(
     const Sweep& p, const Crossing& out, const Job& job, Memory<kRows, kRole>& m, int group
@@ -221,7 +221,7 @@ __device__ void compute_y(
     }
     float2 flow = {0.f, 0.f};  // x_t . (part from the state)
     if constexpr (kCross) {
-      if (kNorm != Norm::none) load_operands(x, s.x[0], Place::anew());  // as registers are few
+      if (kNorm != Norm::none) load_operands(x, s.x[0], Place::anew());  // again: registers are few
       flow = rows_by_rows(x, Y);
     }
     product_fence();

@@ -1,6 +1,6 @@
-// `linear`, level 2: a sweep over a long time in parts, where there are too few heads to fill the GPU.
+// `linear`, level 2: when there are too few heads to fill the GPU, a sweep over a long time runs in parts.
 //
-//   S'_p = state at the end of part p, from nothing (part 0: from the first state)      every part by itself
+//   S'_p = state at the end of part p, from zero (part 0: from the first state)         all parts at once
 //   S_p  = state that enters part p:  S_1 = S'_0,  S_{p+1} = e^{G_p} S_p + S'_p         G_p: decay of the whole part
 #include <algorithm>
 
@@ -12,7 +12,7 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
-// 64 rows of the state, by one warpgroup.
+// One warpgroup carries 64 rows of the state.
 template <int kRows, bool kDecay, bool kReverse>
 __device__ void carry_end(const Sweep& p, const Job& job, Memory<kRows, Role::ends>& m, int tile) {
   const Place at;
@@ -41,8 +41,7 @@ __device__ void carry_end(const Sweep& p, const Job& job, Memory<kRows, Role::en
 template <int kRows>
 constexpr int kEndThreads = (kRows / 64 + 1) * kGroup;
 
-// A block owns 64 columns of the state of one (b, h) at the end of one part: a warpgroup for 64 rows, and one that feeds
-// them.
+// A block owns 64 columns of the end state of one (b, h) and part. One warpgroup for each 64 rows, and one that loads.
 template <int kRows, bool kDecay, bool kReverse>
 __global__ void __launch_bounds__(kEndThreads<kRows>, 1)
     ends_kernel(const __grid_constant__ Sweep p, const __grid_constant__ Maps maps) {
@@ -63,9 +62,9 @@ __global__ void __launch_bounds__(kEndThreads<kRows>, 1)
 #endif
 }
 
-constexpr int kJoined = 128, kAhead = 16;  // threads; parts whose ends are on their way at once
+constexpr int kJoined = 128, kAhead = 16;  // threads; parts that are loaded at once
 
-// A thread has one element of the state; blocks (n, ..) have those that decay alike.
+// A thread owns one element of the state and walks over the parts. Blocks (n, ..) own elements with the same decay.
 __global__ void __launch_bounds__(kJoined)
     join_kernel(float* ends, const float* decays, int parts, int64_t size, int64_t each) {
   const int64_t in_block = int64_t(blockIdx.y) * kJoined + threadIdx.x;
@@ -111,7 +110,7 @@ int time_parts(int64_t blocks, int64_t room, int64_t chunks) {
   const int64_t wanted = std::min(room / blocks, chunks / 16);
   if (wanted < 2) return 1;
   const int64_t each = (chunks + wanted - 1) / wanted;
-  return int((chunks + each - 1) / each);  // so that none is empty
+  return int((chunks + each - 1) / each);  // no part is empty
 }
 
 cudaError_t join_parts(

@@ -1,4 +1,4 @@
-// A call of `linear` as its sweeps see it.
+// A call of `linear`, prepared for its sweeps.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -16,8 +16,8 @@ namespace horner::linear_sweeps {
 struct Problem {
   at::Tensor q, k, v, g, S0;  // g and S0 in the accumulator's type
   at::Tensor z0;              // norm = sum: the last column of the state
-  // Of the exponential gate: e^gain and the floor (B,heads,T), T padded to whole chunks. g is (B,T,G,2) then: with the
-  // gain.
+  // With the exponential gate: e^gain and the floor (B,heads,T), T padded to whole chunks. g is then (B,T,G,2): log-decay
+  // and gain, the log weight of the key.
   at::Tensor gain, floor, m;
   int64_t B, T, H, G, K, V;
   bool chunked, sum;
@@ -66,7 +66,7 @@ struct Problem {
     common.parts = parts;
   }
 
-  // (B,T,heads) -> (B,heads,T), 1 after the end.
+  // (B,T,heads) -> (B,heads,T), padded with 1 to whole chunks.
   at::Tensor by_chunks(const at::Tensor& x) const {
     const at::Tensor y = x.transpose(1, 2);
     return at::constant_pad_nd(y, {0, chunks() * cuda::kChunk - T}, 1.0).contiguous();
@@ -95,7 +95,7 @@ struct Problem {
     return p;
   }
 
-  // The states (parts,B,heads,K,V) that enter the parts of the sweep which adds a^T c; none with one part.
+  // The states (parts,B,heads,K,V) that enter the parts of the sweep whose state adds a^T c; undefined with one part.
   at::Tensor entering(
       const at::Tensor& a,
       const at::Tensor& c,
@@ -122,7 +122,7 @@ struct Problem {
     return states;
   }
 
-  // norm = sum: fills sums (chunks+2,B,heads,width) with those of factor x. first (B,G,K): what enters the first chunk.
+  // norm = sum: fills sums (chunks+2,B,heads,width) with the sums of factor x. first (B,G,K): what enters the first chunk.
   void fill_sums(
       const at::Tensor& sums,
       const at::Tensor& x,
@@ -178,16 +178,16 @@ struct Problem {
   }
 };
 
-// What the forward leaves for the backward, cut from one tensor.
+// What the forward keeps for the backward, as views of one tensor.
 struct Kept {
   at::Tensor all;
   at::Tensor entering;  // (parts,B,G,K,V): the states that enter the parts of the time
-  // norm = sum; rest and den where there will be a gradient.
+  // norm = sum; rest and den only if a gradient is wanted.
   at::Tensor sums;  // (chunks+2,B,G,width)
-  at::Tensor rest;  // (B,T,H,V) bf16: what rounding leaves of o
+  at::Tensor rest;  // (B,T,H,V) bf16: the rounding error of o
   at::Tensor den;   // (B,H,T)
 
-  // given: what a forward left; undefined: nothing yet.
+  // given: what a forward kept; undefined: allocates it.
   Kept(const Problem& x, const at::Tensor& given, bool gradient) : all(given) {
     const int64_t states = x.parts > 1 ? x.parts * x.B * x.G * x.K * x.V : 0;
     const int64_t sizes = x.sum ? (x.chunks() + 2) * x.B * x.G * x.width() : 0;

@@ -1,4 +1,4 @@
-// `linear`, level 2: the stages that a sweep's chunks go through in shared memory, and the warpgroup that fills them.
+// `linear`, level 2: the ring of stages in shared memory, each for one chunk, and the warpgroup that fills it.
 #pragma once
 
 #include "cuda/decay.cuh"
@@ -7,7 +7,7 @@
 namespace horner::cuda {
 namespace {
 
-enum class Role { plain, dq, dk, ends };  // dq and dk fill a Crossing, and read x; ends has no y
+enum class Role { plain, dq, dk, ends };  // dq and dk read x and fill a Crossing; ends has no y
 template <Role kRole>
 constexpr bool kCrosses = kRole == Role::dq || kRole == Role::dk;
 
@@ -36,17 +36,16 @@ struct Memory {
   static constexpr int kStages = kRole == Role::ends ? 6 : kRole == Role::plain ? 4 : 3;
   static constexpr int kReaders = kRole == Role::ends ? kRows / 16 : 8;  // warps that read a stage
   Stage<kRows, kRole> stage[kStages];
-  unsigned char S[2][kRows / 64]
-                 [kTileBytes];     // the state entering a chunk, bf16; even ones, odd ones
-  unsigned char y[2][kTileBytes];  // on its way out; a warp's rows are its own
-  float sums[kStages][kRows];  // norm = sum: entering the chunk, forward by rows, else by columns
-  float shift[kStages][64];    // Delta; forward the floor
+  unsigned char S[2][kRows / 64][kTileBytes];  // the state that enters even and odd chunks, bf16
+  unsigned char y[2][kTileBytes];              // staging for the store; each warp has its own rows
+  float sums[kStages][kRows];  // norm = sum: entering the chunk; forward by rows, else by columns
+  float shift[kStages][64];    // Delta; forward: the floor
   float G[kStages][64];        // log2 of the decay since the chunk's start
-  float keys[kStages][64];     // less that of the gain
-  float read[kStages][64];     // what scales q_t S
-  uint2 write[kStages][32];    // what scales k_s^T v_s, in pairs
+  float keys[kStages][64];     // G minus the log weight of the key
+  float read[kStages][64];     // factors of q_t S
+  uint2 write[kStages][32];    // factors of k_s^T v_s, in pairs
   float inner_columns[4][4][64], inner_rows[4][64];
-  // Barriers: a stage has been loaded, is free again; a copy of the state is there, has been read.
+  // Barriers. full: a stage is loaded; free: all have read it; copied: a copy of the state is ready; taken: it has been read.
   uint64_t full[kStages], free[kStages], copied[2], taken[2];
 
   __device__ void init(bool decay) {
@@ -63,8 +62,8 @@ struct Memory {
   __device__ void wait_full(int i) {
     barrier_wait(shared_address(&full[i % kStages]), i / kStages & 1);
   }
-  // A stage is free when chunk i - kStages has been read by all. Decays are written by threads, not by copies: their
-  // readers and the writer meet at a barrier of the hardware (3 and up: 1 and 2 are group_sync's).
+  // A stage is free when all have read chunk i - kStages. Threads, not copies, write the decays, so readers and writer
+  // meet at a named hardware barrier (number 3 and up; group_sync uses 1 and 2).
   template <bool kDecay>
   __device__ void wait_free(int i) {
     if (i < kStages) return;
@@ -83,10 +82,10 @@ struct Memory {
     }
   }
   __device__ void wait_copied(int i) { barrier_wait(shared_address(&copied[i & 1]), i / 2 & 1); }
-  __device__ void wait_taken(int i) {  // by chunk i - 2
+  __device__ void wait_taken(int i) {  // until chunk i - 2 has read the copy
     if (i >= 2) barrier_wait(shared_address(&taken[i & 1]), (i / 2 - 1) & 1);
   }
-  // A warp is done.
+  // One lane arrives for its warp.
   __device__ static void arrive(uint64_t& barrier) {
     __syncwarp();
     if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&barrier));
@@ -116,8 +115,8 @@ __device__ void load_stage(
     load_tile(shared_address(s.x), &maps.x, full, job.first_column, job.h / p.x.group, t, job.b);
 }
 
-// Log-decays of tokens 2 l and 2 l + 1 of a chunk, for lane l, and gains. Nothing is done to them here: that would wait
-// for memory.
+// Log-decays and log weights of tokens 2 l and 2 l + 1 of a chunk, for lane l. Only loaded here: using them would wait for
+// memory.
 struct Logs {
   float2 g, gain;
 };
@@ -132,7 +131,7 @@ __device__ Logs load_logs(const Sweep& p, const Job& job, int i) {
       {first && gains ? g[1] : 0.f, second && gains ? g[p.g.t + 1] : 0.f}};
 }
 
-// One warp: sums of the decays since the chunk's start, and the factors made of them.
+// One warp sums the decays since the chunk's start and computes the factors.
 template <int kRows, bool kReverse, Role kRole, bool kGains>
 __device__ void prepare_decay(const Logs& logs, Memory<kRows, kRole>& m, int i) {
   const int lane = threadIdx.x % 32;
@@ -156,8 +155,8 @@ __device__ void prepare_decay(const Logs& logs, Memory<kRows, kRole>& m, int i) 
   m.write[slot][lane] = weight_pair(kReverse ? since : until);
 }
 
-// Loads stages and prepares their decays. Only the first warp of the group has work; where a chunk takes less time than
-// its decays take to arrive, all four have, in turn.
+// Loads the stages and prepares their decays. Normally only the first warp of the group works. If a chunk takes less time
+// than loading its decays, the four warps take turns.
 template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
 __device__ void feed(const Sweep& p, const Maps& maps, const Job& job, Memory<kRows, kRole>& m) {
   const Place at;

@@ -1,5 +1,5 @@
-// `linear` with a decay per key: the gradients of each chunk, from the state that enters it and the gradient
-// of the one that leaves it (per_key.cuh).
+// `linear` with a decay per key: the gradients of each chunk, from the state that enters the chunk and the gradient of
+// the state that leaves it (per_key.cuh).
 #include <type_traits>
 
 #include "cuda/key_gradients.cuh"
@@ -9,14 +9,14 @@
 namespace horner::cuda {
 namespace {
 
-// Where gradients come from: the state that enters, the other stripe of the half of the chunk, the other half, the
-// gradient of the state that leaves.
+// Where gradients of a stripe come from: the entering state, the other stripe of its half chunk, the other half chunk, the
+// gradient of the leaving state.
 enum Source { kEntering, kNear, kFar, kLeaving };
 
-// Of one slice; two of them, so that the next may begin while the last is read.
+// Sums of one slice. There are two buffers, so that the next slice can start while this one is read.
 struct SliceSums {
-  float totals[kWarps][kSlice];    // log-decays
-  float flows[4][kWarps][kSlice];  // of each Source
+  float totals[kWarps][kSlice];    // log-decays of each stripe
+  float flows[4][kWarps][kSlice];  // flow from each Source
   float through[kSlice];           // rowsum(S * Z)
 };
 
@@ -24,9 +24,9 @@ size_t memory_bytes(int keys, int width) {
   return size_t(keys) * width * 4 + 64 * width * 4 + 8192 + 2 * sizeof(SliceSums);
 }
 
-// Gradients of a slice: of q, k, and of g by the flows inside the stripe. A row with term = y factor, where y = W M or
-// comes from a state, has it as gradient of q if late, of k if early; x term flows across the decays of the tokens up to
-// a late row, and after an early one.
+// Gradients of q, k and g for one slice. Each source gives a row y (W M, or a product with a state); term = y factor is
+// the gradient of q if the row is late, of k if it is early. x term (x: that q or k) is the gradient of every decay that
+// the term has crossed inside the stripe: tokens up to a late row, tokens after an early row.
 struct Gradients {
   Values q = {}, k = {}, g = {};
 
@@ -54,7 +54,7 @@ struct Gradients {
     }
   };
 
-  // Levels inside the stripe; y becomes the term.
+  // For a level inside the stripe; turns y into the term.
   __device__ void add_level(
       Values& y, const Values& factor, const Raw& x, int half, const Place& me
   ) {
@@ -79,7 +79,7 @@ struct Gradients {
     Flow(y, either(late0, x.q[0], x.k[0]), either(late1, x.q[1], x.k[1]))
         .sum(g, level_pattern(half, true, me).a);
   }
-  // What comes from outside the stripe; `total`: its flow through the whole of it.
+  // For a source outside the stripe. total: the flow that crosses the whole stripe.
   __device__ void add_source(
       Values& y,
       const Factors& factors,
@@ -111,7 +111,7 @@ struct Gradients {
   }
 };
 
-// d = rows of this stripe (tokens by columns) times the transposed state: tokens by keys of a slice.
+// d = rows of this stripe (tokens by columns) times the transposed state: tokens by the keys of a slice.
 template <int kWidth>
 __device__ void multiply_transposed_state(
     Values& d, uint32_t rows, uint32_t state, int keys, int slice, const Place& me
@@ -137,8 +137,8 @@ __device__ void multiply_transposed_state(
   }
 }
 
-// A block owns one chunk of one head, a warp one stripe of it. Shared memory: S, Z, v and do as they come; rows of
-// levels 16 and 32 of one slice. Where S has been read, k e^{G_C-G} of the warp's rows; in v, dv on its way out.
+// A block owns one chunk of one head, a warp one stripe. Shared memory: S, Z, v, do, and the rows of levels 16 and 32 of one
+// slice. A slice of S that has been read is overwritten by k e^{G_C-G} of the warp's rows; v is overwritten by dv.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_constant__ PerKey p) {
   HORNER_DYNAMIC_MEMORY(memory);
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
       if (me.r == 0) store_eight(own.flows[source][me.warp] + 8 * me.i, total);
     }
     Factors(to_end(me), own.totals[0], me).weigh(m, x.k[0], x.k[1], since);
-    // S of this slice has been read; it has 4096 bytes in its first tile
+    // S of this slice has been read: its 4096 bytes in the first tile are free
     m.store_operands(reinterpret_cast<uint4*>(S) + 256 * s + 64 * me.warp, me.lane);
 #pragma unroll
     for (int e = 0; e < 16; ++e) {
@@ -306,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
     if (me.warp % 2 == 0) multiply_values(y, a[1], tile, me.warp + 1, me);
     if (me.warp < 2) multiply_values(y, a[2], tile, me.warp ^ 2, me);
     if (me.warp < 2) multiply_values(y, a[3], tile, me.warp ^ 3, me);
-    // a slice of S has 4096 bytes in its first tile
+    // k e^{G_C-G} of slice s, where S was: 4096 bytes per slice in the first tile
     multiply_state(
         y, reinterpret_cast<const uint4*>(S) + 64 * me.warp, 256, Za + t * keys * 128, slices, me
     );

@@ -11,8 +11,8 @@ size_t memory_bytes(int keys, int width) {
   return size_t(keys) * width * 2 + 64 * width * 2 + 128 * std::max(keys, width) + 4096 + 512;
 }
 
-// A block owns one chunk of one head, a warp one stripe of it. Shared memory: the state and v as they come, q e^G
-// of the warp's rows, later y; early rows of levels 16 and 32, and decays of the stripes, of one slice.
+// A block owns one chunk of one head, a warp one stripe. Shared memory: the state, v, q e^G of the warp's rows (later y);
+// and of one slice the early rows of levels 16 and 32 and the decays of the stripes.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads, 3) output_kernel(const __grid_constant__ PerKey p) {
   HORNER_DYNAMIC_MEMORY(memory);

@@ -1,6 +1,6 @@
 // `linear` with a decay per key, level 2: chunks of 64 tokens, mma.sync in bf16, any GPU from sm_80 on.
 //
-//   states     S' = diag(e^{G_C}) S + (K * e^{G_C-G})^T V       one sweep over time; leaves every S, bf16
+//   states     S' = diag(e^{G_C}) S + (K * e^{G_C-G})^T V       one sweep over time; stores every S, bf16
 //              in reverse Z' = diag(e^{G_C}) Z + (Q * e^G)^T dO
 //   output     O  = (Q * e^G) S + A V                           every chunk by itself
 //              A_ts = sum_c q_tc k_sc e^{G_tc-G_sc}, s <= t
@@ -8,9 +8,9 @@
 //              dq_t = e^{G_t} * (do_t S^T)    + sum_{s<=t} dA_ts e^{G_t-G_s} * k_s
 //              dk_s = e^{G_C-G_s} * (v_s Z^T) + sum_{t>=s} dA_ts e^{G_t-G_s} * q_t
 //              dg_i = sum_{t>=i} u_t + sum_{s<i} kappa_s + e^{G_C} * rowsum(S * Z)
-//              kappa = k * (part of dk from Z); u = q * dq - k * (the other part), less the terms t = s
+//              kappa = k * (part of dk from Z); u = q * dq - k * (the other part), without the terms t = s
 //
-// A and its gradient by halves: see cuda/key_decays.cuh.
+// A and its gradient are computed by halves: see cuda/key_decays.cuh. A stripe is 16 tokens, a slice is 32 keys.
 #pragma once
 
 #include "cuda/key_decays.cuh"
@@ -21,14 +21,14 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 
-// 64 tokens of one head, kWidth columns, into tiles of 64 columns; zeros outside.
+// Loads 64 tokens of one head, kWidth columns, into tiles of 64 columns; zeros outside.
 template <int kWidth>
 __device__ void load_tokens(
     uint32_t to, const Rows& x, const Chunk& c, const Heads& h, int width, const Place& me
 ) {
   constexpr int kUnits = kWidth / 8,
-                kApart = kThreads / kUnits;  // rows at once: a multiple of 8, so
-  const int row = me.thread / kUnits, unit = me.thread % kUnits;  // that all are swizzled alike
+                kApart = kThreads / kUnits;  // rows at once: a multiple of 8, so a thread's
+  const int row = me.thread / kUnits, unit = me.thread % kUnits;  // rows have the same swizzle
   const bool inside = unit * 8 < width;
   const __nv_bfloat16 *first = at<__nv_bfloat16>(x, c, h), *from = first + row * x.t + unit * 8;
   to += (unit / 8) * kTileBytes + tile_offset(row, unit % 8);
@@ -40,8 +40,8 @@ __device__ void load_tokens(
   }
 }
 
-// A state (keys, kWidth) in shared memory: tiles of 64 columns. Eight rows of a product lie in pairs, eight keys
-// apart (see above); the swizzle spreads them over the banks.
+// Offset in a state (keys, kWidth) in shared memory: tiles of 64 columns. A product reads pairs of rows that lie eight keys
+// apart (lane i has keys 8 i .. 8 i + 7); the swizzle spreads them over the banks.
 __device__ inline uint32_t state_offset(int key, int unit) {
   return uint32_t(key * 128 + ((unit ^ (((key >> 3 & 3) << 1) | (key & 1))) << 4));
 }
@@ -61,7 +61,7 @@ __device__ void load_state(uint32_t to, const void* from, int keys, const Place&
   }
 }
 
-// Y += rows of the slices (operands, `stride` apart) times a state, 64 columns: 16 x 64.
+// Y += the rows of all slices (operands, `stride` apart) times a state: 16 tokens, 64 columns.
 __device__ inline void multiply_state(
     float (&y)[8][4], const uint4* rows, int stride, uint32_t tile, int slices, const Place& me
 ) {
@@ -83,7 +83,7 @@ __device__ inline void multiply_state(
   }
 }
 
-// Y += weights (16 x 16 tokens) times the values of one stripe, 64 columns.
+// Y += weights (16 x 16 tokens) times the values of one stripe: 64 columns.
 __device__ inline void multiply_values(
     float (&y)[8][4], const uint32_t (&a)[4], uint32_t tile, int stripe, const Place& me
 ) {
@@ -97,7 +97,7 @@ __device__ inline void multiply_values(
   }
 }
 
-// 16 rows of 64 columns to memory, through 16 rows of shared memory that are the warp's own.
+// Stores 16 rows of 64 columns through 16 rows of shared memory that belong to the warp.
 __device__ inline void store_rows(
     const float (&y)[8][4],
     float scale,

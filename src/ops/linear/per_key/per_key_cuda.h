@@ -1,4 +1,4 @@
-// The chunked kernel of `linear` where the decay is per key: see per_key.cuh. Takes packed batches as they are.
+// The chunked kernel of `linear` with a decay per key: see per_key.cuh. Takes packed batches whole.
 #pragma once
 
 #include "ops/op.h"

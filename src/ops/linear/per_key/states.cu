@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kStages = 3, kStateThreads = 256;
 
-// Shared memory of one chunk: x and g of 32 keys, y of all columns. x and g come a chunk before y.
+// Shared memory of one chunk: x and g of 32 keys, y of all columns. x and g are loaded one chunk earlier than y.
 template <int kWidth>
 struct Stage {
   unsigned char y[kWidth / 64][kTileBytes];
@@ -19,11 +19,11 @@ template <int kWidth>
 struct Memory {
   Stage<kWidth> stage[kStages];
   unsigned char weighed[2][64 * kSlice * 2];  // x times its factors, swizzled
-  unsigned char out[kSlice * kWidth * 2];     // the state on its way out; a warp's part is its own
-  float kept[2][kSlice];                      // log2 of what a chunk keeps
+  unsigned char out[kSlice * kWidth * 2];     // staging for the state; each warp has its own part
+  float kept[2][kSlice];                      // log2 of the decay of a chunk
 };
 
-// Rows of 32 keys: eight tokens apart, they lie in other banks.
+// Offset of a unit in rows of 32 keys. The swizzle puts rows that are eight tokens apart into different banks.
 __device__ uint32_t narrow_offset(int row, int unit) {
   return uint32_t(row * 64 + ((unit ^ (row >> 3 & 3)) << 4));
 }
@@ -34,12 +34,12 @@ __device__ uint32_t weighed_offset(int row, int unit) {
   return narrow_offset(row, unit ^ (row >> 1 & 3));
 }
 
-// What a thread copies of each chunk: 16 bytes of kCount rows, kApart apart.
+// A thread copies 16 bytes of kCount rows of each chunk; the rows are kApart apart.
 template <int kCount, int kApart>
 struct Copies {
-  const unsigned char* first;  // of the sequence's first chunk
-  int64_t apart;               // bytes
-  int row;                     // beyond the chunk: no such columns
+  const unsigned char* first;  // address in the sequence's first chunk
+  int64_t apart;               // bytes between two of its rows
+  int row;                     // first row; beyond the chunk: the thread has no columns
 
   __device__ Copies(
       const Rows& x, const Span& s, const Heads& h, int size, int own_row, int column, int width
@@ -52,7 +52,7 @@ struct Copies {
       first += ((s.first + own_row) * x.t + column) * size;
     }
   }
-  // Into to + offset(n). 64 rows are 64 / kApart steps.
+  // Copies the thread's n-th row to to + offset(n).
   template <class Offset>
   __device__ void start(uint32_t to, int chunk, int rows, Offset&& offset) const {
     const unsigned char* from = first + chunk * (kChunk / kApart) * apart;
@@ -64,7 +64,7 @@ struct Copies {
   }
 };
 
-// x and g of 32 keys, y of all columns, as a thread copies them.
+// What a thread copies: x and g of 32 keys, y of all columns.
 template <int kWidth>
 struct Loader {
   static constexpr int kUnits = kWidth / 8, kApart = kStateThreads / kUnits;
@@ -102,14 +102,14 @@ struct Loader {
 template <int kWidth>
 struct Part {
   static constexpr int kRows = kWidth / 64;
-  int key, column;  // the first of them
+  int key, column;  // its first key and column
   __device__ explicit Part(const Place& me)
       : key(16 * (me.warp / (kWidth / 16))), column(16 * (me.warp % (kWidth / 16))) {}
 };
 template <int kWidth>
 using Tiles = float[Part<kWidth>::kRows][2][4];
 
-// Elements of the state: f(element, key in the slice, column).
+// f(element, key in the slice, column) for each element of the state.
 template <int kWidth, class F>
 __device__ void for_state(Tiles<kWidth>& S, const Place& me, F&& f) {
   const Part<kWidth> part(me);
@@ -121,7 +121,7 @@ __device__ void for_state(Tiles<kWidth>& S, const Place& me, F&& f) {
   }
 }
 
-// The bf16 state to memory: 32 bytes of each of a warp's rows.
+// Stores the state as bf16: 32 bytes of each of a warp's rows.
 template <int kWidth>
 __device__ void store_state(
     const Tiles<kWidth>& S, unsigned char* staged, unsigned char* to, const Place& me
@@ -145,12 +145,12 @@ __device__ void store_state(
   __syncwarp();
 }
 
-// x times its factors e^{G_C-G}, in reverse e^G. A warp has four keys of all tokens, a lane eight tokens of one.
+// x times e^{G_C-G}, in reverse times e^G. A warp owns four keys of all tokens, a lane eight tokens of one key.
 template <int kWidth, bool kReverse>
 __device__ void weigh(
     Memory<kWidth>& m, const Stage<kWidth>& s, int i, bool narrow_g, const Place& me
 ) {
-  const int first = 8 * me.r, in_unit = me.warp % 2 * 4 + me.i;  // of eight keys
+  const int first = 8 * me.r, in_unit = me.warp % 2 * 4 + me.i;  // token; key among eight
   const auto narrow_at = [&](const unsigned char* tile, int row) {
     return __bfloat162float(
         reinterpret_cast<const __nv_bfloat16*>(tile + narrow_offset(row, me.warp / 2))[in_unit]
@@ -164,7 +164,7 @@ __device__ void weigh(
                  : reinterpret_cast<const float*>(s.g + wide_offset(first + n, me.warp))[me.i];
     sums[n] = sum += log2_decay(g);
   }
-  const auto next = [&](float x, int d) {  // of the lanes before, in reverse; else after
+  const auto next = [&](float x, int d) {  // from a later lane; in reverse from an earlier one
     const float other = kReverse ? __shfl_up_sync(~0u, x, d) : __shfl_down_sync(~0u, x, d);
     return (kReverse ? me.lane >= d : me.lane + d < 32) ? other : 0.f;
   };
@@ -219,9 +219,9 @@ __device__ void update_state(
   }
 }
 
-// A block owns 32 keys and all columns of the state of one (sequence, head), and walks over its chunks; with
-// parts, over those of one part: kEnds leaves its end state alone. A warp owns a part of the state, in registers.
-// Between two barriers it adds chunk i, and weighs x of chunk i + 1.
+// A block owns 32 keys and all columns of the state of one (sequence, head) and walks over its chunks, or over the chunks
+// of one part of the time. kEnds: it stores only the end state. A warp owns a piece of the state, in registers. Between two
+// barriers it adds chunk i to the state and scales x of chunk i + 1.
 template <int kWidth, bool kReverse, bool kEnds>
 __global__ void __launch_bounds__(kStateThreads, 2)
     states_kernel(const __grid_constant__ KeyStates p) {
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(kStateThreads, 2)
   const int all = int((span.tokens + kChunk - 1) / kChunk), each = (all + p.parts - 1) / p.parts;
   const int begin = min(all, part * each), chunks = min(all, begin + each) - begin;
   const auto index = [&](int i) { return kReverse ? all - 1 - begin - i : begin + i; };
-  const int64_t slot = (part * p.sequences.count + n) * p.H + h;  // among the parts
+  const int64_t slot = (part * p.sequences.count + n) * p.H + h;  // in p.ends and p.decays
 
   Tiles<kWidth> S = {};
   if (part > 0 && !kEnds) {
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kStateThreads, 2)
   copy_wait<kStages - 1>();
   __syncthreads();
   if (chunks > 0) weigh<kWidth, kReverse>(m, m.stage[0], 0, p.narrow_g, me);
-  float decayed = 0.f;  // of key `lane`, over the part
+  float decayed = 0.f;  // log2 of the decay of key `lane` over the part
   for (int i = 0; i < chunks; ++i) {
     copy_wait<kStages - 2>();
     __syncthreads();
