@@ -1,4 +1,4 @@
-// `power`: Delta_t = do_t.o_t, which both the chunked and the parallel backward want first.
+// `power`: Delta_t = do_t.o_t, the first step of the chunked and of the parallel backward.
 #pragma once
 
 #include "cuda/sm90.cuh"
@@ -7,12 +7,12 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kDeltaThreads = 256, kDeltaLanes = 8;  // of a token
+constexpr int kDeltaThreads = 256, kDeltaLanes = 8;  // threads of a block; lanes of a token
 
-// Blocks (tokens and heads, b): neighbours in memory are neighbours here.
+// The token and head of a thread. Blocks (tokens and heads, b): neighbouring threads read neighbouring memory.
 struct DeltaToken {
   int64_t b, t, h;
-  bool first = threadIdx.x % kDeltaLanes == 0;  // of its lanes
+  bool first = threadIdx.x % kDeltaLanes == 0;  // the first lane of the token
 
   __device__ explicit DeltaToken(int64_t H) : b(blockIdx.y) {
     const unsigned heads = unsigned(H);
@@ -26,7 +26,7 @@ struct DeltaToken {
   }
 };
 
-// All lanes of the token have the sum; rest: what rounding left of o.
+// do.(o + rest), in all lanes of the token; rest: the rounding error of o.
 __device__ inline float delta_of(
     const DeltaToken& at, const Rows& o, const Rows& rest, const Rows& dO, int V, bool inside
 ) {

@@ -1,11 +1,11 @@
-// `power`, level 1: the sums of power.cuh as they stand, all pairs, any order, K, V <= 256. The oracle.
+// `power`, level 1: the sums of power.cuh as written there, all pairs, any order, K, V <= 256. The oracle.
 #include "cuda/types.cuh"
 #include "ops/power/power.cuh"
 
 namespace horner::cuda {
 namespace {
 
-constexpr int kThreads = 128, kMost = 256 / kThreads;  // columns of a thread
+constexpr int kThreads = 128, kMost = 256 / kThreads;  // most columns of a thread
 
 template <class T>
 __device__ const T* row(const Rows& x, int64_t b, int64_t t, int64_t h) {
@@ -80,7 +80,7 @@ __device__ void store(void* to, const A (&sum)[kMost], int64_t at, int width, A 
   }
 }
 
-// A block owns token t of one head, a thread one of the tokens s that it sees at a time, then some columns.
+// A block owns token t of one head. A thread first owns one of the tokens s that t sees, then some columns.
 template <class T, class A, bool kBackward>
 __global__ void __launch_bounds__(kThreads) token_kernel(const __grid_constant__ PowerDirect p) {
   __shared__ A weight[kThreads];
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) token_kernel(const __grid_constant__
   }
 }
 
-// A block owns token s, a thread one of the tokens t that see it.
+// A block owns token s of one head. A thread first owns one of the tokens t that see s, then some columns.
 template <class T, class A>
 __global__ void __launch_bounds__(kThreads) seen_kernel(const __grid_constant__ PowerDirect p) {
   __shared__ A weight[kThreads], slopes[kThreads];

@@ -9,7 +9,7 @@
 //   num~_t = e^{G_t} m(q_t) W S + inside                S' = e^{G_C} S + sum_s e^{G_C-G_s} m(k_s)^T v~_s
 //   dm(q_t) = e^{G_t} do~_t (W S)^T                     dm(k_s) = e^{G_C-G_s} v~_s (W Z + dS)^T
 //   dv_s   = e^{G_C-G_s} m(k_s) (W Z + dS) + inside     Z' = e^{G_C} Z + sum_t e^{G_t} m(q_t)^T do~_t
-// where dS is the gradient of the final state, decayed to here: W may be 0, so that it cannot join Z.
+// where dS is the gradient of the final state times the decay since then. It is not multiplied by W, so it stays apart from Z.
 //
 // The gradient of the log-decay is what flows across a step (see linear.cuh): rho_t = m(q_t).dm(q_t),
 // kappa_s = m(k_s).dm(k_s), and E_ts = w_ts dw_ts inside a chunk.
@@ -47,29 +47,28 @@ constexpr int kPowerChunk = 128, kPowerThreads = 256;
 struct PowerSweep {
   int64_t B = 0, T = 0, H = 0;
   int K = 0, V = 0, order = 2;
-  int blocks = 1;                // of columns
-  int segments = 1, length = 0;  // of time, in chunks each
-  float c0 = 0, c1 = 0, c2 = 0;  // scale included: p(q.k)
+  int blocks = 1;                // blocks of columns
+  int segments = 1, length = 0;  // segments of time; chunks of a segment
+  float c0 = 0, c1 = 0, c2 = 0;  // of p(q.k), scale included
   bool normalise = false, decays = false, clamps = false;
   float eps = 0;
   Rows q, k, v, g;  // g fp32
-  Rows o,
-      o_rest;  // bf16, and what rounding leaves of it: written forward (rest: where wanted), read backward
-  Rows dO, dq, dk, dv;  // bf16, or fp32 where blocks or query heads are still to be summed
+  // bf16, and the rounding error of o. The forward writes both (o_rest only if wanted), the backward reads both.
+  Rows o, o_rest;
+  Rows dO, dq, dk, dv;                 // bf16; fp32 if blocks or query heads will be summed later
   int64_t dq_block = 0, dk_block = 0;  // elements between the sums of two blocks
   bool wide_dq = false, wide_dk = false, wide_dv = false;
-  float* den =
-      nullptr;  // (B,H,T): forward writes it (null: not wanted), the backward reads it and o
+  float* den = nullptr;  // (B,H,T): the forward writes it (null: not wanted), the backward reads it
   float* delta = nullptr;  // (B,H,T) scratch of the backward
   float *rho = nullptr, *kappa = nullptr, *early = nullptr,
         *late = nullptr;  // (blocks,B,H,T), with a decay
-  // States as the threads hold them, (B,H,blocks,segments,registers,threads): after each segment on its own, then
-  // entering the next; one segment: the first and the last, where there are any, and the gradient of the last.
+  // States in the layout of the registers, (B,H,blocks,segments,registers,threads). S and Z: first the state after each
+  // segment from zero, then the state that enters the next segment. S_first, S_last, Z_last and dS have one segment.
   float *S = nullptr, *Z = nullptr, *S_first = nullptr, *S_last = nullptr, *Z_last = nullptr,
         *dS = nullptr;
   float* passed = nullptr;   // (B,H,segments): log2 of the decay of a segment
-  float* dS_left = nullptr;  // (B,H): what of dS reaches the first state
-  // States as the op has them, contiguous: (B,H/group,F,V~), first_grad of B,H heads; null: zero, or not wanted.
+  float* dS_left = nullptr;  // (B,H): the decay from the first state to the end, which scales dS
+  // States in the op's layout, contiguous: (B,H/group,F,V~); first_grad has all H heads. null: zero, or not wanted.
   const float *first = nullptr, *last_grad = nullptr;
   float *last = nullptr, *first_grad = nullptr;
   float* first_grad_ones = nullptr;  // (blocks,B,H,F): the column of ones of first_grad
@@ -77,11 +76,11 @@ struct PowerSweep {
 };
 
 int power_columns(int K);    // columns of v that a block owns
-int power_registers(int K);  // of the state, per thread
+int power_registers(int K);  // registers of the state, per thread
 cudaError_t power_forward(const PowerSweep&, cudaStream_t);
 cudaError_t power_backward(const PowerSweep&, cudaStream_t);
 
-// A gradient of rows of `width` numbers, bf16: the sum of the blocks (blocks,rows,group,width) and of each group.
+// A gradient in bf16, rows of `width` numbers: the sum over blocks and groups of (blocks,rows,group,width).
 struct PowerSum {
   const float* from = nullptr;
   void* to = nullptr;  // (rows,width)
@@ -90,11 +89,11 @@ struct PowerSum {
 };
 cudaError_t power_sum(const PowerSum&, cudaStream_t);
 
-// dg (B,T,H/group) from what power_backward left in p. Between two segments the flow is <Z, S> itself.
+// dg (B,T,H/group) from what power_backward left in p. Between two segments the flow is computed as <Z, S>.
 struct PowerGate {
   const float* end = nullptr;  // (B,H/group): <dS_T, S_T>; null: 0
   const float* through =
-      nullptr;  // (B,H/group), T <= 128 alone: what flows from the first state to the last
+      nullptr;               // (B,H/group), only T <= 128: flow from the first state to the last
   float* between = nullptr;  // (B,H,segments) scratch
   float* dg = nullptr;       // (B,T,H/group)
 };
@@ -104,25 +103,25 @@ cudaError_t power_gate(const PowerSweep&, const PowerGate&, cudaStream_t);
 struct PowerParallel {
   int64_t B = 0, T = 0, H = 0;
   int64_t padded = 0;      // T, rounded up to a multiple of 64
-  int64_t processors = 1;  // of the GPU
+  int64_t processors = 1;  // multiprocessors of the GPU
   int K = 0, V = 0, order = 2;
   float c[11] = {}, eps = 0;  // scale included
   bool normalise = false, clamps = false;
   Rows q, k, v, o,
-      o_rest;           // bf16; o_rest: what rounding leaves of o, for Delta; null: not wanted
-  Rows dO, dq, dk, dv;  // dk and dv fp32 where query heads are still to be summed
+      o_rest;           // bf16; o_rest: the rounding error of o, for Delta; null: not wanted
+  Rows dO, dq, dk, dv;  // bf16; dk and dv fp32 (wide) if query heads will be summed later
   bool wide = false;
-  // (B,H,padded): 1 / den, 1 without a normaliser, 0 after the end; negative where den was held at eps, and so a
-  // constant. The forward writes it; null: not wanted.
+  // (B,H,padded): 1 / den; 1 without a normaliser; 0 after the end. Negative if den was below eps: then the divisor is the
+  // constant eps. The forward writes it; null: not wanted.
   float* inverse = nullptr;
   float *factor = nullptr,
-        *delta = nullptr;  // the same, scratch of the backward: |inverse| and Delta
-  // Log2 of the decay: since the start of a token's block of 64 (B,H/g_group,padded), and of all before that block
-  // (B,H/g_group,padded/64); null: none. K, V <= 64. A difference of two tokens is then never one of two long sums in fp32.
+        *delta = nullptr;  // (B,H,padded) scratch of the backward: |inverse| and Delta
+  // Log2 of the decay in two parts: since the start of a token's block of 64 (B,H/g_group,padded), and of everything before
+  // that block (B,H/g_group,padded/64); null: no decay. So no difference of two long sums is taken in fp32. K, V <= 64.
   const float* since = nullptr;
   const double* before = nullptr;
   int g_group = 1;
-  // Sums of w dw over the past of a token, and over its future, (B,H,padded): dG is their difference.
+  // (B,H,padded): sums of w dw over the past of a token, and over its future. dG is their difference.
   float *early = nullptr, *late = nullptr;
 };
 cudaError_t power_parallel_forward(const PowerParallel&, cudaStream_t);
@@ -134,7 +133,7 @@ struct PowerStep {
   int H = 0, G = 0, K = 0, V = 0, order = 2, features = 0;
   float c0 = 0, c1 = 0, c2 = 0, eps = 0;  // scale included
   bool normalise = false, clamps = false, bf16 = true;
-  bool overlaps = false;  // sm_90: with the end of the kernel before it
+  bool overlaps = false;  // sm_90: may start before the previous kernel ends
   const void *q = nullptr, *k = nullptr, *v = nullptr;  // (B,1,heads,width), strides in elements
   int64_t q_b = 0, q_h = 0, k_b = 0, k_h = 0, v_b = 0, v_h = 0;
   const float* g = nullptr;      // (B,G); null: no decay

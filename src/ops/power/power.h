@@ -13,9 +13,12 @@
 //   parallel   p by Horner's rule on all pairs           T^2 (K + V + N)      T^2
 //   chunked    parallel inside a chunk, S between        T C (K+V+N) + T F V  C^2 + F (C + V)
 //
-// On a GPU (power_cuda.h), best first: "step kernel", one token with its state, N <= 2; "chunked kernel", tensor cores,
-// bf16, N <= 2, K <= 32; "wide kernel", the same for 32 < K <= 128, no decay, where there is a state or T is large;
-// "parallel kernel", tensor cores, bf16, K, V <= 128 (with a decay 64), no state; "direct kernel", the oracle.
+//   on a GPU         takes, in the order in which auto asks
+//   step kernel      one token with its state, N <= 2
+//   chunked kernel   bf16, N <= 2, K <= 32
+//   wide kernel      bf16, N <= 2, 32 < K <= 128, no decay; suits a call with a state or a large T
+//   parallel kernel  bf16, K, V <= 128 (with a decay 64), no state
+//   direct kernel    the oracle: all pairs, no tensor cores
 //
 // An odd order has a real root (order 1 at x = -1), so its sum can vanish: norm = sum then needs `odd`.
 #pragma once
@@ -26,11 +29,11 @@ namespace horner {
 
 Op power_op();
 
-double feature_count(int64_t K, int64_t order);  // C(K+N,N), in floating point: it can be vast
+double feature_count(int64_t K, int64_t order);  // C(K+N,N), a double: it can exceed an integer
 at::Tensor monomials(const at::Tensor& x, int64_t order);  // (...,K) -> (...,F)
 at::Tensor monomial_sums(
     const at::Tensor& g, int64_t order
-);  // the same with + for *: their log-decay
+);  // the same with sums instead of products: the log-decay of each monomial
 std::vector<double> monomial_weights(int64_t K, const std::vector<double>& c);  // W
 at::Tensor polynomial(const at::Tensor& x, const std::vector<double>& c);       // p(x)
 std::vector<double> series(const Options&);                                     // c_0 .. c_N

@@ -30,7 +30,7 @@ std::string refuses_chunked(const Inputs& in, const State&, const Options& optio
   return refuses_any_power(in, options);
 }
 
-// The tensors of a call as the kernels read them, kept alive beside the pointers to them.
+// The tensors of a call, prepared for the kernels. It keeps them alive while pointers to them are in use.
 struct Problem {
   at::Tensor q, k, v, g, S0;
   int64_t B, T, H, G, K, V, F, columns;  // columns of the state
@@ -87,11 +87,11 @@ struct Problem {
     return held.back().data_ptr<float>();
   }
 
-  float* state_scratch(int64_t segments) {  // as the threads hold it
+  float* state_scratch(int64_t segments) {  // in the layout of the registers
     return scratch({B * H * p.blocks, segments, cuda::power_registers(p.K) * cuda::kPowerThreads});
   }
 
-  // Few heads leave processors idle: cut time. anchored: no segment is longer than dg's precision allows.
+  // Few heads do not fill the GPU: cut the time into segments. anchored: no segment is too long for dg's precision.
   void cut(bool anchored) {
     const int64_t chunks = (T + cuda::kPowerChunk - 1) / cuda::kPowerChunk, jobs = B * H * p.blocks;
     const int64_t processors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
@@ -107,7 +107,7 @@ struct Problem {
   }
 };
 
-// What the backward reads beside o, as one tensor: what rounding left of o, bf16 (B,T,H,V), then den (B,H,T).
+// What the backward reads besides o, in one tensor: the rounding error of o, bf16 (B,T,H,V), then den (B,H,T).
 void use_kept(Problem& x, const at::Tensor& kept) {
   const int64_t half = x.B * x.T * x.H * x.V / 2;
   const at::Tensor rest = kept.narrow(0, 0, half).view(at::kBFloat16);
@@ -138,8 +138,8 @@ Result forward(const Inputs& in, const State& state, const Options& options, Sav
   return y;
 }
 
-// A gradient of (B,T,H,width) as the kernel writes it, and as the op returns it: (blocks,..) in fp32 where
-// blocks of columns or the query heads of a group are still to be summed.
+// A gradient (B,T,H,width): as the kernel writes it, and as the op returns it. The kernel writes (blocks,..) in fp32 if
+// blocks of columns or the query heads of a group must be summed afterwards.
 struct Gradient {
   at::Tensor whole;
   int64_t G;

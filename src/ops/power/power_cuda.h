@@ -1,4 +1,4 @@
-// The kernels of `power`: step, chunked and, for wide keys, wide keep a state; parallel is all pairs, direct the oracle.
+// The kernels of `power`. step, chunked and wide (for wide keys) keep a state; parallel and direct compute all pairs.
 #pragma once
 
 #include "cuda/tensors.h"
@@ -14,8 +14,8 @@ Form power_parallel_kernel();
 Form power_wide_kernel();
 Form power_direct_kernel();
 
-// The parallel kernel's o, and what its backward reads beside it: what rounding left of o, and 1 / den (B,H,T), T rounded up
-// to a multiple of 64, negative where den was held at eps.
+// The parallel kernel's o, and what its backward also reads: the rounding error of o, and 1 / den (B,H,T), T rounded up to a
+// multiple of 64, negative if den was below eps.
 struct PowerParts {
   at::Tensor o, rest, inverse;
 };
@@ -25,7 +25,7 @@ std::vector<at::Tensor> power_parallel_backward(
     const Inputs&, const Options&, const at::Tensor& o, const at::Tensor& kept, const at::Tensor& dO
 );
 
-// What all of them share.
+// What all kernels share.
 double scale_of(const Inputs&, const Options&);
 std::string refuses_any_power(const Inputs&, const Options&);
 

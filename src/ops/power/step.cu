@@ -1,4 +1,4 @@
-// `power`, one token: S' = a S + m(k)^T v~, o = (W m(q)) S' (/ den). Bound by the state's bytes, in and out.
+// `power`, one token: S' = a S + m(k)^T v~, o = (W m(q)) S' (/ den). The time is that of reading and writing the state.
 #include <cuda_runtime.h>
 
 #include "cuda/decay.cuh"
@@ -11,15 +11,15 @@ namespace {
 
 constexpr int kMostKeys = 64;
 
-// A block owns one head of k and v and the query heads that read it; a thread kAtOnce units of the state at a time, in
-// registers. Shared memory: m(k) and W m(q) side by side, k, q, and each thread's share of the sums.
+// A block owns one key/value head and the query heads that read it. A thread owns units of the state, kAtOnce at a time, in
+// registers. Shared memory: pairs (m(k), W m(q)), k, q, and each thread's share of the sums.
 template <class T, int kThreads, int kAtOnce, int kBlocks>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     step_kernel(const __grid_constant__ PowerStep p, const __grid_constant__ Flat flat) {
   extern __shared__ __align__(16) float2 features[];  // (F)
   __shared__ float sums[4 * kThreads], ends[6], keys[kMostKeys], queries[kMostKeys];
 #if __CUDA_ARCH__ >= 900
-  // The next kernel's blocks come as these go; nothing is read before all that came earlier has ended.
+  // Blocks of the next kernel may start when these end. Nothing is read before all earlier kernels have ended.
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       S[j] = in ? *reinterpret_cast<const float4*>(from) : float4{0.f, 0.f, 0.f, 0.f};
     }
   };
-  load(own);  // on its way while the features are made
+  load(own);  // arrives while the features are computed
   const auto value = [&](int column) {
     const T* v = static_cast<const T*>(p.v) + b * p.v_b + head * p.v_h;
     return column < p.V ? wide<float>(v[column]) : 1.f;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       ends[t] = sum;
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {  // column c: of all shares c, c + C, ..
+    for (int i = 0; i < 4; ++i) {  // column c is the sum of shares c, c + C, ..
       const int share = lead + 4 * t + i, all = 4 * flat.stride;
       if (t < flat.stride) sums[share < all ? share : share - all] = y[i];
     }
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       for (int r = 0; r < flat.rows; ++r) sum += sums[r * flat.C + c];
       for (int i = 0; i < flat.count - 4 * units; ++i)
         sum += loose(i) % flat.C == c ? ends[i] : 0.f;
-      sums[c] = sum;  // the shares of column c are read by this thread alone
+      sums[c] = sum;  // only this thread reads the shares of column c
     }
     __syncthreads();
     float den = p.normalise ? sums[p.V] : 1.f;
@@ -127,7 +127,7 @@ cudaError_t run(const PowerStep& p, cudaStream_t stream) {
   config.blockDim = kThreads;
   config.dynamicSmemBytes = sizeof(float2) * size_t(p.features);
   config.stream = stream;
-  cudaLaunchAttribute early;  // its blocks may come while those of the kernel before it end
+  cudaLaunchAttribute early;  // blocks may start while blocks of the previous kernel end
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;

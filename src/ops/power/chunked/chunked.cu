@@ -1,4 +1,4 @@
-// `power`, level 2: the kernels that sweep (chunked.cuh), what joins segments of time, and their launch.
+// `power`, level 2: the kernels that sweep (chunked.cuh), the kernel that joins segments of time, and their launch.
 #include "ops/power/chunked/chunked.cuh"
 
 #include "ops/power/delta.cuh"
@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(kSweepThreads<kK, kStateOnly>, 1)
 #endif
 }
 
-// What each segment added to the state, summed: slot n then holds the state after segment n (in reverse: before
-// it). A thread has one element of the state of one block of columns.
+// Sums what each segment adds to the state: slot n then holds the state after segment n (in reverse: before it). A thread
+// owns one element of the state of one block of columns.
 template <bool kReverse>
 __global__ void join_kernel(const __grid_constant__ PowerSweep p, int size) {
   const int element = blockIdx.x * blockDim.x + threadIdx.x, job = blockIdx.y;
@@ -32,7 +32,7 @@ __global__ void join_kernel(const __grid_constant__ PowerSweep p, int size) {
   }
 }
 
-// Delta; 0 where den is held at eps, and so a constant.
+// Delta; 0 if den is below eps, because the divisor is then a constant.
 __global__ void __launch_bounds__(kDeltaThreads)
     delta_kernel(const __grid_constant__ PowerSweep p) {
   const DeltaToken at(p.H);
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
   if (at.first && at.t < p.T) p.delta[bht] = p.clamps && p.den[bht] < p.eps ? 0.f : sum;
 }
 
-// A thread has 8 numbers of a row.
+// A thread owns 8 numbers of a row.
 __global__ void __launch_bounds__(kPowerThreads) sum_kernel(const __grid_constant__ PowerSum p) {
   const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= p.rows) return;
@@ -88,7 +88,7 @@ cudaError_t launch_sweep(const PowerSweep& p, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-// The states between segments, then the sweep over all of them at once.
+// Computes the states between segments, then sweeps over all segments at once.
 template <int kK, int kV, Role kRole>
 cudaError_t launch_segments(const PowerSweep& p, cudaStream_t stream) {
   constexpr bool kReverse = kRole == Role::dkv;

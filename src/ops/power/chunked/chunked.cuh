@@ -1,8 +1,9 @@
-// `power`, level 2: one sweep over chunks of 128 tokens on tensor cores, as a block does it.
+// `power`, level 2: the work of one block, a sweep over chunks of 128 tokens on tensor cores.
 //
-// All three sweeps have one form. Tokens of the chunk read the state and each other; then the others join it:
+// The three sweeps are the same algorithm. Each token of a chunk ("own") reads the state and the tokens of its chunk
+// ("others"). Then the others are added to the state:
 //
-//   sweep     direction   own x, w   others y, u   state              own token's results
+//   sweep     direction   own x, w   others y, u   state              results of the own token
 //   forward   forward     q          k, v          S                  o
 //   dq        forward     q, do      k, v          S                  dq
 //   dkv       reverse     k, v       q, do         Z                  dk, dv
@@ -20,24 +21,24 @@ struct Memory {
                     [(kV + 8) * Features<kK>::kStride];      // W S in bf16, [column][feature]
   float ones[kStateOnly ? 1 : 2][8 * Features<kK>::kTiles];  // its column of ones, fp32
   Factors factors[2];
-  Job job;  // here, and not in registers
+  Job job;  // in shared memory, to save registers
   Sources from;
   alignas(16) unsigned char staging[kStateOnly ? 1 : kWarps][16 * (2 * (kK > kV ? kK : kV) + 16)];
 };
 
-// The 256 threads of a block that have the state also read it, or, where the state is small enough, as many others do
-// while they update it.
+// 256 threads hold the state in registers and update it. If the state is small (K <= 16), 256 more threads read its copy at
+// the same time; else the same threads do both.
 template <int kK, bool kStateOnly>
 constexpr bool kReadersApart = kK <= 16 && !kStateOnly;
 template <int kK, bool kStateOnly>
 constexpr int kSweepThreads = kReadersApart<kK, kStateOnly> ? 2 * kPowerThreads : kPowerThreads;
 
 template <int kThreads>
-__device__ __forceinline__ void meet() {  // of all threads, wherever they are
+__device__ __forceinline__ void meet() {  // a barrier for threads on different code paths
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 }
 
-// Chunk i of a job: its first token.
+// The first token of chunk i of a job.
 template <Role kRole>
 __device__ __forceinline__ int64_t start_of(const Job& job, int i) {
   return int64_t(job.first + (kRole == Role::dkv ? job.count - 1 - i : i)) * kC;
@@ -58,9 +59,9 @@ __device__ __forceinline__ void read_chunk(
   if constexpr (kRole == Role::dkv) compute_dkv<kK, kV>(s, copy, ones, f, p, m.job, staging, own);
 }
 
-// A block walks over the chunks of its segment. Every warp has the features of its i in the state, in
-// registers, and 16 tokens of each chunk. Shared memory: two stages of rows, two copies of the state. One barrier
-// per chunk: chunk i is read while the rows of i + 1 arrive and the state for it is copied.
+// A block owns kV columns of one head and walks over the chunks of its segment. A warp owns some features of the state, in
+// registers, and 16 tokens of each chunk. Shared memory: two stages of rows, two copies of the state. One barrier per
+// chunk: while chunk i is read, the rows of chunk i + 1 load and the state that enters it is copied.
 template <int kK, int kV, Role kRole, bool kStateOnly>
 __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   Memory<kK, kV, kRole, kStateOnly>& m = *reinterpret_cast<Memory<kK, kV, kRole, kStateOnly>*>(raw);
@@ -115,7 +116,7 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   }
   if constexpr (!kStateOnly) {
     for (int n = threadIdx.x; n < 2 * 6 * Features<kK>::kStride / 4; n += kPowerThreads) {
-      const int words = 6 * Features<kK>::kStride / 4;  // rows that no one writes
+      const int words = 6 * Features<kK>::kStride / 4;  // rows that nothing else writes
       reinterpret_cast<uint32_t*>(m.copy[n / words] + (kV + 2) * Features<kK>::kStride)[n % words] =
           0u;
     }
@@ -161,7 +162,7 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   }
 }
 
-// --- states between the op's layout and the registers' ------------------------------------------------------
+// --- states: from the op's layout to the registers' layout and back -----------------------------------------
 
 __device__ inline Job whole_job(const PowerSweep& p) {
   Job job(p, int(blockIdx.x));
@@ -169,7 +170,7 @@ __device__ inline Job whole_job(const PowerSweep& p) {
   return job;
 }
 
-// dual: a gradient, which stands once: at i <= j, in the first block of columns, in the first head of a group.
+// dual: a gradient. It is imported once: at i <= j, in the first block of columns, in the first head of a group.
 template <int kK, int kV>
 __device__ void import_state(const PowerSweep& p, const float* from, float* states, bool dual) {
   const Job job = whole_job(p);
@@ -213,7 +214,7 @@ __device__ void export_first_grad(const PowerSweep& p) {
       x += p.dS_left[job.bh] * p.last_grad[state_at(p, job.bh / p.state_group, monomial, column)];
     if (column < p.V) {
       p.first_grad[state_at(p, job.bh, monomial, column)] = x;
-    } else {  // each block has its part of Delta
+    } else {  // each block has its own part of Delta
       p.first_grad_ones[(int64_t(job.block) * p.B * p.H + job.bh) * feature_count(p) + monomial] =
           x;
     }

@@ -1,4 +1,4 @@
-// `power`, level 2: what 16 tokens of a chunk have with the others of it, and where results go.
+// `power`, level 2: pairs of a warp's 16 own tokens and the other tokens of the chunk, and the stores of results.
 #pragma once
 
 #include "ops/power/chunked/tokens.cuh"
@@ -6,7 +6,7 @@
 namespace horner::cuda {
 namespace {
 
-// X (16 own tokens by the 16 others of a block) = a . others, over kWidth dims.
+// X (16 own tokens by 16 others) = a . others, over kWidth dims. block: which 16 others.
 template <int kWidth>
 __device__ __forceinline__ void products(
     float (&X)[2][4],
@@ -31,7 +31,7 @@ __device__ __forceinline__ void products(
   }
 }
 
-// Y += P (16 own by 16 others, as an operand) times the others' rows.
+// Y += P (16 own tokens by 16 others, as an operand) times the rows of the others.
 template <int kWidth, int kN>
 __device__ __forceinline__ void accumulate(
     float (&Y)[kN][4],
@@ -94,8 +94,8 @@ __device__ __forceinline__ void products_of_8(
   }
 }
 
-// M_ts of own tokens `own`, + 8 and others `other`, + 1, as an accumulator has them; 0 where they do not see each
-// other, which is in question inside a block of 16 alone. kPlain: there is no decay, and they do.
+// M_ts of own tokens `own`, own + 8 and others `other`, other + 1, in the layout of an accumulator. 0 if the pair is masked,
+// which happens only inside a block of 16. kPlain: no decay, no mask.
 template <Role kRole, bool kPlain>
 __device__ __forceinline__ void decays_between(
     float (&M)[4], const Factors& f, bool decays, int own, int other
@@ -120,7 +120,7 @@ __device__ __forceinline__ void decays_between(
   }
 }
 
-// body(block, whether it is plain) for blocks [first, end) of others; `tile`: the own tokens'.
+// body(block, plain) for blocks [first, end) of 16 others. tile: the block of the own tokens. plain: no decay, no mask.
 template <class Body>
 __device__ __forceinline__ void for_blocks(
     int first, int end, int tile, bool decays, const Body& body
@@ -135,8 +135,8 @@ __device__ __forceinline__ void for_blocks(
   }
 }
 
-// The first kN tiles of 8 columns. kRest: what rounding to bf16 leaves of them. Rows of bf16 go through shared memory,
-// so that whole lines are written.
+// Stores the first kN tiles of 8 columns. kRest: stores their rounding error instead. Rows of bf16 go through shared memory,
+// so that whole cache lines are written.
 template <int kN, bool kRest = false, int kAll = kN>
 __device__ __forceinline__ void store_rows(
     const float (&Y)[kAll][4],
@@ -186,7 +186,7 @@ __device__ __forceinline__ void store_rows(
   }
 }
 
-// A number of each own token, (blocks,B,H,T).
+// Stores one number of each own token, (blocks,B,H,T).
 __device__ __forceinline__ void store_numbers(
     float* to,
     const float (&value)[2],

@@ -1,4 +1,4 @@
-// `power`, level 2: what 16 tokens of a chunk get from the state that enters it.
+// `power`, level 2: what a warp's 16 tokens read from the state that enters their chunk.
 #pragma once
 
 #include "ops/power/chunked/state.cuh"
@@ -20,7 +20,7 @@ __device__ __forceinline__ void load_own(
   }
 }
 
-// x_i of the two own tokens in both halves of a pair, for i = 8 block + 2 pair, + 1: s[i % 2][token].
+// x_i of the two own tokens, in both halves of a pair, for i = 8 block + 2 pair and i + 1: s[i % 2][token].
 __device__ __forceinline__ void splat(
     uint32_t (&s)[2][2], const uint32_t (&x)[2], int pair, const Lane& at
 ) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void read_features(
   }
 }
 
-// Y += m(x) W S. Two i at a time, so that their tiles pair up whatever their number.
+// Y += m(x) W S. Two i at a time, so that the number of tiles is even.
 template <int kK, int kN>
 __device__ __forceinline__ void read_state(
     float (&Y)[kN][4], const uint32_t (&x)[kK / 8][2], const unsigned char* copy, const Lane& at
@@ -153,7 +153,7 @@ __device__ __forceinline__ void read_gradient(
         }
       });
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {  // dx_i is whole: to the lane that has dim i
+      for (int h = 0; h < 2; ++h) {  // dx_i is complete: send it to the lane that owns dim i
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
           const float sum = quad_sum(of_i[n][h]);

@@ -1,4 +1,4 @@
-// `power`, level 2: what a warp does for 16 tokens of a chunk: o, or dq, or dk and dv.
+// `power`, level 2: a warp computes the results of its 16 tokens of a chunk: o, or dq, or dk and dv.
 #pragma once
 
 #include "ops/power/chunked/others.cuh"
@@ -34,7 +34,7 @@ __device__ __forceinline__ void attend(
     }
   }
 #pragma unroll
-  for (int h = 0; h < 2; ++h)  // lane t = 0 has the two halves of the column of ones
+  for (int h = 0; h < 2; ++h)  // lane t = 0 holds the two halves of the column of ones
     den[h] = at.t == 0 ? Y[kV / 8][2 * h] + Y[kV / 8][2 * h + 1] : 0.f;
   const int own = 16 * at.tile() + at.g;
   for_blocks(0, at.tile() + 1, at.tile(), p.decays, [&](int block, auto plain) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void attend(
         float &a = X[n][2 * h], &b = X[n][2 * h + 1];
         a = M[2 * h] * ((p.c2 * a + p.c1) * a + p.c0);
         b = M[2 * h + 1] * ((p.c2 * b + p.c1) * b + p.c0);
-        const uint32_t both = pack(a, b);  // den sums the weights that num has
+        const uint32_t both = pack(a, b);  // den sums the same rounded weights as num
         a = low_half(both), b = high_half(both);
         den[h] += a + b;
       }
@@ -147,7 +147,7 @@ __device__ __forceinline__ void compute_dq(
   }
 }
 
-// dv (Y) += sum_t w_ts do~_t over the others of the chunk, 8 of them at a time: registers are few.
+// dv (Y) += sum_t w_ts do~_t over the others of the chunk, 8 others at a time to save registers.
 template <int kK, int kV>
 __device__ __forceinline__ void add_values(
     float (&Y)[kV / 8][4],
@@ -171,7 +171,7 @@ __device__ __forceinline__ void add_values(
       for (int e = 0; e < 4; ++e) X[e] = M[e] * ((p.c2 * X[e] + p.c1) * X[e] + p.c0);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const uint32_t both = pack(X[2 * h], X[2 * h + 1]);  // as num and den had them
+        const uint32_t both = pack(X[2 * h], X[2 * h + 1]);  // rounded as in num and den
         P[2 * n + h] = pack(low_half(both) * inverse.x, high_half(both) * inverse.y);
       }
     }
@@ -179,7 +179,7 @@ __device__ __forceinline__ void add_values(
   });
 }
 
-// dk (dx) += sum_t dx_ts q_t, likewise; crossing: of w dw.
+// dk (dx) += sum_t dx_ts q_t, in the same way; crossing: the sums of w dw.
 template <int kK, int kV>
 __device__ __forceinline__ void add_keys(
     float (&dx)[kK / 8][4],

@@ -1,8 +1,8 @@
-// `power`, level 2: monomials and the state over them, in the registers of a block.
+// `power`, level 2: monomials, and the state over them in the registers of a block.
 //
-// Features come in tiles of 8: x_i times x_j, j in a block of 8 that is i's own or later, and the x_j themselves.
-// Inside i's own block a pair appears twice, so that W is halved there, and one of the doubles, (1, 0), is the
-// constant 1 instead. State: kV + 16 rows by features, rows kV and kV + 1 together the column of ones.
+// Features come in tiles of 8: x_i times the x_j of a block of 8 dims, which is the block of i or a later one; and the x_j
+// themselves. If i and j are in the same block the pair appears twice, so W is halved there. The duplicate (1, 0) holds the
+// constant 1 instead. The state has kV + 16 rows; the sum of rows kV and kV + 1 is the column of ones.
 #pragma once
 
 #include <utility>
@@ -20,7 +20,7 @@ template <int kK>
 struct Features {
   static constexpr int kBlocks = kK / 8;
   static constexpr int kSlots =
-      kBlocks * (kBlocks + 1) / 2 + 1;  // tiles of a warp: i = warp, + 8, ..
+      kBlocks * (kBlocks + 1) / 2 + 1;  // tiles of a warp: i = warp, warp + 8, ..
   static constexpr int kTiles = 8 * (kSlots - 1) + kBlocks;
   static constexpr int kStride =
       16 * kTiles + 16;  // bytes of a row of the copy, free of bank conflicts
@@ -41,7 +41,7 @@ struct Features {
   }
 };
 
-// f(std::integral_constant) for 0 .. N - 1, unrolled, with the number known at compile time.
+// f(std::integral_constant) for 0 .. kCount - 1, unrolled: the number is known at compile time.
 template <int kCount, class F>
 __device__ __forceinline__ void unrolled(F&& f) {
   [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
@@ -67,8 +67,8 @@ __device__ __forceinline__ void for_registers(StateTiles<kK, kV>& S, F&& f) {
   }
 }
 
-// f(n, m, e, i, j, column) for each element [n][m][e] that stands for a monomial x_i x_j (i = -1: x_j; i = j = -1:
-// 1) of a column of v, or of the ones (column V: this lane's and lane + 4's are to be added). A pair may appear twice.
+// f(n, m, e, i, j, column) for each element [n][m][e]. Its row is the monomial x_i x_j (i = -1: x_j; i = j = -1: 1). Its
+// column is one of v, or the ones (column V: the values of this lane and of lane + 4 are summed). A pair may appear twice.
 template <int kK, int kV, class F>
 __device__ __forceinline__ void for_state(const PowerSweep& p, const Job& job, F&& f) {
   using Of = Features<kK>;
@@ -95,7 +95,7 @@ __device__ __forceinline__ void for_state(const PowerSweep& p, const Job& job, F
   });
 }
 
-// Where a monomial stands in a state of the op (order by order, lexicographic); -1: beyond its order.
+// The row of a monomial in the op's state (order by order, lexicographic); -1: above the op's order.
 __device__ inline int monomial_at(const PowerSweep& p, int i, int j) {
   if (j < 0) return 0;
   if (i < 0) return p.order < 1 ? -1 : 1 + j;
@@ -113,7 +113,7 @@ __device__ inline float weight_of(const PowerSweep& p, int i, int j) {  // W
   return j < 0 ? p.c0 : i < 0 ? p.c1 : i == j ? p.c2 : 2.f * p.c2;
 }
 
-// Where a thread has its registers of a state in memory: (B,H,blocks,segments,registers,threads).
+// Where a thread's registers of a state lie in memory: (B,H,blocks,segments,registers,threads).
 template <int kV>
 __host__ __device__ constexpr int register_at(int n, int m, int e) {
   return ((n * (kV / 16 + 1) + m) * 4 + e) * kPowerThreads;
@@ -140,7 +140,7 @@ __device__ __forceinline__ void store_state(StateTiles<kK, kV>& S, float* to) {
   });
 }
 
-// S' = e^{G_C} S + sum_s u_s~^T m(y_s). A warp has the tiles of its i, and all columns.
+// S' = e^{G_C} S + sum_s u_s~^T m(y_s). A warp owns the tiles of its i, and all columns.
 template <int kK, int kV>
 __device__ __forceinline__ void update_state(
     StateTiles<kK, kV>& S,
@@ -156,7 +156,7 @@ __device__ __forceinline__ void update_state(
     const float kept = f.kept;
     for_registers<kK, kV>(S, [&](float& x) { x *= kept; });
   }
-  const int row = 8 * (at.lane / 8 % 2) + at.lane % 8;  // of the matrices that a lane addresses
+  const int row = 8 * (at.lane / 8 % 2) + at.lane % 8;  // whose address this lane gives
 #pragma unroll 1
   for (int step = 0; step < (tokens + 15) / 16; ++step) {
     uint32_t y[Of::kBlocks][2], yi[Of::kBlocks][2];  // tokens 2t (+8), dim 8 block + g; and dim i
@@ -210,7 +210,8 @@ __device__ __forceinline__ void update_state(
   }
 }
 
-// W S (+ factor dS, the gradient of the final state) as the readers want it. dS: this thread's registers, or null.
+// Writes the bf16 copy that the readers use: W S (+ factor dS, the gradient of the final state). dS: this thread's registers,
+// or null.
 template <int kK, int kV>
 __device__ __forceinline__ void copy_state(
     const StateTiles<kK, kV>& S,
@@ -251,7 +252,7 @@ __device__ __forceinline__ void copy_state(
     z0 = W0 * (z0 + __shfl_xor_sync(~0u, z0, 4));
     z1 = W1 * (z1 + __shfl_xor_sync(~0u, z1, 4));
     if (at.g >= 2) return;
-    if (dS != nullptr) {  // those of the ones are lane g = 0's
+    if (dS != nullptr) {  // lane g = 0 holds those of the ones
       z0 += factor * dS[register_at<kV>(n, kM, 0) - 4 * at.g];
       z1 += factor * dS[register_at<kV>(n, kM, 1) - 4 * at.g];
     }

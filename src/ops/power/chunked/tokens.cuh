@@ -1,4 +1,4 @@
-// `power`, level 2: the rows of a chunk in shared memory, and what is known of each of its tokens.
+// `power`, level 2: the rows of a chunk in shared memory, and the factors of its tokens.
 #pragma once
 
 #include "cuda/decay.cuh"
@@ -14,7 +14,7 @@ enum class Role { forward, dq, dkv };
 
 template <int kWidth>
 struct RowTile {                                   // 128 tokens
-  static constexpr int kStride = 2 * kWidth + 16;  // bytes; free of bank conflicts
+  static constexpr int kStride = 2 * kWidth + 16;  // bytes; no bank conflicts
   unsigned char bytes[kC * kStride];
   __device__ uint32_t at(int row, int unit) const {
     return shared_address(bytes) + uint32_t(row * kStride + unit * 16);
@@ -38,23 +38,23 @@ struct FullStage<kK, kV, Role::forward, false> : Stage<kK, kV> {
 template <int kK, int kV, Role kRole>
 struct FullStage<kK, kV, kRole, true> : Stage<kK, kV> {};
 
-// What is known of each token of a chunk before it is worked on.
+// Factors of the tokens of a chunk, prepared before the chunk is read.
 struct Factors {
   float G[kC];               // log2 of the decay since the chunk's start
-  float read[kC];            // what scales m(x) S
+  float read[kC];            // factors of m(x) S
   float inverse[kC];         // of the queries: 1 / den, 0 after the end
-  float delta[kC];           // of the queries: Delta, which counts in the first block of columns
-  uint2 write[kC / 2];       // what scales u on its way into the state, in pairs
-  uint32_t ones[2][kC / 2];  // the two rows beside u, in pairs
+  float delta[kC];           // of the queries: Delta; only in the first block of columns, else 0
+  uint2 write[kC / 2];       // factors of u when it is added to the state, in pairs
+  uint32_t ones[2][kC / 2];  // the two rows of ones beside u, in pairs
   float kept;                // e^{G_C}
-  int tokens;                // of the chunk
-  int64_t start;             // the first of them
+  int tokens;                // number of tokens of the chunk
+  int64_t start;             // its first token
 };
 
 struct Job {
   int b, h, bh, block = 0, segment = 0;
   int shared;        // the head of k, v and g that query head h reads
-  int first, count;  // chunks
+  int first, count;  // first chunk, number of chunks
 
   __device__ Job(const PowerSweep& p, int bh)
       : b(bh / int(p.H)), h(bh % int(p.H)), bh(bh), shared(h / p.state_group) {}
@@ -65,10 +65,10 @@ struct Lane {
 
   __device__ explicit Lane(unsigned thread = threadIdx.x)
       : warp(int(thread / 32 % kWarps)), lane(int(thread % 32)), g(lane / 4), t(lane % 4) {}
-  // The same, unknown to the compiler: addresses made of it are made anew and not kept in registers.
+  // The same, but opaque to the compiler: it computes addresses again at each use and keeps none in registers.
   __device__ static Lane anew() { return Lane(unsigned(cuda::anew(int(threadIdx.x)))); }
-  // Which 16 tokens of a chunk are its own. The pairs of tokens grow with it: warps w and w + 4, which one scheduler
-  // has, get the same work together.
+  // Which 16 tokens of a chunk the warp owns. Later tiles have more pairs. Warps w and w + 4 share a scheduler, so they get
+  // tiles that together have the same work for every w.
   __device__ int tile() const { return warp < kWarps / 2 ? warp : 3 * kWarps / 2 - 1 - warp; }
 };
 
@@ -80,10 +80,10 @@ __device__ __forceinline__ T* row_of(const Rows& x, const Job& job, int64_t t) {
   return static_cast<T*>(x.data) + row_at(x, job, t);
 }
 
-// Where the rows of a job come from, at its head and first column.
+// The rows of a job in memory, at its head and first column.
 struct Source {
   const __nv_bfloat16* data;
-  int64_t t;  // between two tokens
+  int64_t t;  // elements between two tokens
   int width;  // columns
 };
 struct Sources {
@@ -128,9 +128,9 @@ __device__ __forceinline__ void load_stage(
   copy_commit();
 }
 
-// --- factors of the tokens, by one warp; a lane has tokens 4 l .. 4 l + 3 -------------------------------
+// --- factors of the tokens, by one warp; lane l owns tokens 4 l .. 4 l + 3 ------------------------------
 
-// On their way: log-decay, den and Delta, each where the factor made of it will stand.
+// Starts the loads of log-decay, den and Delta, each to the place of the factor that is computed from it.
 template <Role kRole>
 __device__ __forceinline__ void load_factors(
     const PowerSweep& p, const Job& job, int64_t start, Factors& f

@@ -1,10 +1,10 @@
-// `power`: gradient of the log-decay, from what flows into, out of and past each chunk.
+// `power`: gradient of the log-decay, from what flows into, out of and through each chunk.
 //
 //   dg_i = sum_{t>=i} rho_t + sum_{s<i} (kappa_s + late_s - early_s) + pi        inside a chunk
-//   pi   = X - sum_s kappa_s          what flows past the chunk; X: what flows out of it
-//   X'   = pi + sum_t rho_t           of the chunk before
-// At the end of a segment X = <Z, S> of the kept states; a single chunk has pi = e^{G_C} <dS_T, S_0> itself. Where a chunk lets less than 2^-10 through, pi = 0: the
-// errors of X, which decay does not shrink, would be larger.
+//   pi   = X - sum_s kappa_s          flows through the whole chunk; X: flows out of its end
+//   X'   = pi + sum_t rho_t           X of the chunk before
+// At the end of a segment X = <Z, S> of the kept states. A single chunk computes pi = e^{G_C} <dS_T, S_0> directly. If a chunk
+// lets less than 2^-10 through, pi = 0: the errors of X are not shrunk by the decay and would be larger than pi.
 #include "ops/power/chunked/chunked.cuh"
 
 namespace horner::cuda {
@@ -16,7 +16,7 @@ __device__ float warp_sum(float x) {
   return x;
 }
 
-// Block (bh, n): the flow from segment n into n + 1, <S, W Z + dS>, over all blocks of columns.
+// Block (bh, n) computes the flow from segment n into n + 1, <S, W Z + dS>, over all blocks of columns.
 template <int kK, int kV>
 __global__ void __launch_bounds__(kPowerThreads, 1)
     between_kernel(const __grid_constant__ PowerSweep p, float* between) {
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kPowerThreads, 1)
   Job job(p, int(blockIdx.x));
   job.segment = int(blockIdx.y);
   const int64_t head = job.bh / p.state_group;
-  float end = 0.f;  // what of dS is left here
+  float end = 0.f;  // the decay from here to the end, which scales dS
   if (p.last_grad != nullptr && job.h % p.state_group == 0) {
     for (int n = job.segment + 1; n < p.segments; ++n) end += p.passed[job.bh * p.segments + n];
     end = exp2_fast(end);
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kPowerThreads, 1)
   between[int64_t(job.bh) * p.segments + job.segment] = sum;
 }
 
-// Block (b group, n) walks back over segment n; a thread has one token of a chunk.
+// Block (b group, n) walks back over segment n. A thread owns one token of a chunk.
 __global__ void __launch_bounds__(kC)
     gate_kernel(const __grid_constant__ PowerSweep p, const PowerGate to) {
   __shared__ float sums[4][kC / 32];
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kC)
       const float rho = load(p.rho, t), kappa = load(p.kappa, t);
       const float earlier = kappa + load(p.late, t) - load(p.early, t);
       const float g = t < p.T ? *row_of<float>(p.g, job, t) : 0.f;
-      float after = rho, before = earlier;  // sums from this token on, and up to it
+      float after = rho, before = earlier;  // sums from this token to the end, and up to this token
 #pragma unroll
       for (int d = 1; d < 32; d *= 2) {
         const float down = __shfl_down_sync(~0u, after, d), up = __shfl_up_sync(~0u, before, d);

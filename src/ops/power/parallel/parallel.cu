@@ -16,14 +16,14 @@ __global__ void __launch_bounds__(Plan<kD, kPart>::kThreads, 1) pairs_kernel(
     const __grid_constant__ PowerParallel p, const __grid_constant__ ParallelMaps maps
 ) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  // wgmma's swizzle wants tiles at multiples of 1024 bytes.
+  // wgmma's swizzle needs tiles at multiples of 1024 bytes.
   all_pairs<kD, kPart, kOrder, kDecay>(
       p, maps, dynamic + (1024 - shared_address(dynamic) % 1024) % 1024
   );
 #endif
 }
 
-// Delta; 0 where den was held: its inverse is then marked by a sign.
+// Delta; 0 if den was below eps, which a negative inverse marks.
 __global__ void __launch_bounds__(kDeltaThreads)
     delta_kernel(const __grid_constant__ PowerParallel p) {
   const DeltaToken at(p.H);

@@ -1,4 +1,4 @@
-// `power`, level 3: all pairs, blocks of 64 by 64 on Hopper's tensor cores, as a block of threads does them.
+// `power`, level 3: the work of one block of threads, all pairs in tiles of 64 by 64 on Hopper's tensor cores.
 //
 //   kernel    own tokens x, w   others y, u   sees          for each block of others
 //   forward   q                 k, v          the past      o += p(x y^T) u
@@ -51,7 +51,7 @@ __device__ __forceinline__ void compute_o(
         }
         if (!kDecay && offset >= 0) hide<false>(pw, offset, at);
 #pragma unroll
-        for (int n = 0; n < 16; ++n) {  // den sums the weights that num has
+        for (int n = 0; n < 16; ++n) {  // den sums the same rounded weights as num
           const uint32_t both = pw[n / 4][n % 4];
           (n % 2 ? d1 : d0) += low_half(both) + high_half(both);
         }
@@ -86,7 +86,7 @@ __device__ __forceinline__ void compute_dq(
   barrier_wait(shared_address(&m.own), job.round & 1);
   load_own<kD>(q, m.x[group], at);
   constexpr bool kInside =
-      kD == 64;  // registers for do as well: shared memory feeds one operand alone
+      kD == 64;  // do is in registers too: then shared memory feeds only one operand
   uint32_t w[kInside ? kD / 16 : 1][4];
   if constexpr (kInside) load_own<kD>(w, m.w[group], at);
   const int64_t t0 = int64_t(job.bh) * p.padded + int64_t(own) * 64 + at.row;
@@ -154,7 +154,7 @@ __device__ __forceinline__ void compute_dkv(
     const PowerParallel& p, const Pairs& job, int own, Memory<kD, Part::dkv>& m, int group
 ) {
   const Place at;
-  constexpr int kColumns = kD == 64 ? 64 : 32;  // at once: as many as registers allow
+  constexpr int kColumns = kD == 64 ? 64 : 32;  // others at once: as many as registers allow
   uint32_t pw[kColumns / 16][4], dx[kColumns / 16][4];
   float X[kColumns / 2], D[kColumns / 2], dK[kD / 64][32], dV[kD / 64][32];
   barrier_wait(shared_address(&m.own), job.round & 1);
@@ -169,7 +169,7 @@ __device__ __forceinline__ void compute_dkv(
   };
   Decays<true, kDecay> decays(p, job, own, at);
   float late[2] = {0.f, 0.f};
-  constexpr bool kAhead = kD == 64 && !kDecay;  // registers to have them before they are wanted
+  constexpr bool kAhead = kD == 64 && !kDecay;  // enough registers to load them early
   int next = 64 * job.start;
   walk<kD, Part::dkv, kColumns, false>(
       job,
@@ -209,7 +209,7 @@ __device__ __forceinline__ void compute_dkv(
           }
 #pragma unroll
           for (int n = 0; n < 4; n += 2) {
-            const uint32_t both = pack(y.value[n], y.value[n + 1]);  // as num and den had them
+            const uint32_t both = pack(y.value[n], y.value[n + 1]);  // rounded as in num and den
             pw[j / 2][2 * (j % 2) + n / 2] = pack(low_half(both) * f.x, high_half(both) * f.y);
             dx[j / 2][2 * (j % 2) + n / 2] = pack(y.slope[n] * d[n], y.slope[n + 1] * d[n + 1]);
           }
@@ -239,8 +239,8 @@ __device__ __forceinline__ void compute_dkv(
   }
 }
 
-// A job is kGroups x 64 tokens of one head, one warpgroup each; another warpgroup feeds them, ahead into the next job.
-// As many blocks as processors take the jobs in turn, the longest first.
+// A job is kGroups x 64 own tokens of one head. A warpgroup owns 64 of them; one more warpgroup loads, and runs ahead into
+// the next job. There is one block per multiprocessor; blocks take the jobs in turn, the longest first.
 template <int kD, Part kPart, int kOrder, bool kDecay>
 __device__ void all_pairs(const PowerParallel& p, const ParallelMaps& maps, unsigned char* raw) {
   using P = Plan<kD, kPart>;

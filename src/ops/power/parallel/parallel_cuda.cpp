@@ -53,7 +53,7 @@ struct Problem {
     p.k = rows(k, p.H);
     p.v = rows(v, p.H);
     if (!in.g.defined()) return;
-    // A reset (-inf) is held at 2^-127, which is 0: then no difference of two sums is NaN.
+    // log2 is at least -127. So a reset (g = -inf) stays finite, and no difference of two sums is NaN.
     const int64_t G = in.g.size(2), blocks = p.padded / 64;
     const at::Tensor g = (in.g.detach().to(at::kDouble) * M_LOG2E).clamp_min(-127.0);
     const at::Tensor local = at::constant_pad_nd(g.transpose(1, 2), {0, p.padded - p.T})
@@ -66,7 +66,7 @@ struct Problem {
     p.g_group = int(p.H / G);
   }
 
-  // dg_i = sum_{t>=i} dG_t, of each group of heads.
+  // dg_i = sum_{t>=i} dG_t, for each group of heads.
   at::Tensor gate_gradient(const at::Tensor& sums, const at::Tensor& g) const {
     const at::Tensor dG = (sums[0] - sums[1]).narrow(2, 0, p.T).to(at::kDouble);
     const at::Tensor dg = dG.unflatten(1, {g.size(2), p.g_group}).sum(2).flip(2).cumsum(2).flip(2);
@@ -74,7 +74,7 @@ struct Problem {
   }
 };
 
-// What the backward reads beside o, as one tensor: what rounding left of o, bf16 (B,T,H,V), then 1 / den (B,H,padded).
+// What the backward reads besides o, in one tensor: the rounding error of o, bf16 (B,T,H,V), then 1 / den (B,H,padded).
 void use_kept(cuda::PowerParallel& p, const at::Tensor& kept) {
   const int64_t half = p.B * p.T * p.H * p.V / 2;
   const at::Tensor rest = kept.narrow(0, 0, half).view(at::kBFloat16);

@@ -1,4 +1,4 @@
-// `power`, level 3: what a pair of tokens weighs, and where the sums of a warpgroup go.
+// `power`, level 3: the weight of a pair of tokens, and the stores of a warpgroup's sums.
 #pragma once
 
 #include "ops/power/parallel/walk.cuh"
@@ -6,7 +6,7 @@
 namespace horner::cuda {
 namespace {
 
-// p(x) and p'(x) of 4 scores by Horner's rule; kOrder 0: known at run time alone.
+// p(x) and p'(x) of 4 scores by Horner's rule; kOrder 0: the order is known only at run time.
 struct Polynomial {
   float value[4], slope[4];
 };
@@ -35,7 +35,7 @@ __device__ __forceinline__ Polynomial polynomial(const PowerParallel& p, const f
   return y;
 }
 
-// 0 for pairs that do not see each other, of 64 own tokens and others that begin `offset` after them.
+// Masks pairs that do not see each other. 64 own tokens; the others begin `offset` after the first own token.
 template <bool kFuture, int kSteps>
 __device__ __forceinline__ void hide(uint32_t (&a)[kSteps][4], int offset, const Place& at) {
 #pragma unroll
@@ -46,7 +46,7 @@ __device__ __forceinline__ void hide(uint32_t (&a)[kSteps][4], int offset, const
   }
 }
 
-// M_ts of a warpgroup's own tokens and others, 0 where they do not see each other.
+// M_ts of a warpgroup's own tokens and others; 0 if they do not see each other.
 template <bool kFuture, bool kDecay>
 struct Decays {
   const float* since = nullptr;
@@ -70,7 +70,7 @@ struct Decays {
     now[0] = own[0] + between;
     now[1] = own[1] + between;
   }
-  // Of 4 elements of an accumulator; other: the first of their two columns, which lies `column` after the first own row.
+  // M of 4 elements of an accumulator. other: the first of their two columns; column: its distance to the first own row.
   __device__ __forceinline__ void weights(float (&M)[4], int other, int column, int row) const {
     const float2 s = *reinterpret_cast<const float2*>(since + other);
 #pragma unroll
@@ -83,7 +83,7 @@ struct Decays {
   }
 };
 
-// Rows of a warpgroup to memory, (64 x kD) times a factor of each row. rest: what rounding to bf16 leaves of them.
+// Stores rows of a warpgroup (64 x kD) times a factor of each row. kRest: stores their rounding error to bf16 instead.
 template <int kD, bool kRest = false>
 __device__ __forceinline__ void store_own(
     const float (&Y)[kD / 64][32],

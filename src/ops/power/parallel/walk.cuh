@@ -1,4 +1,4 @@
-// `power`, level 3: the rows of all pairs on their way through shared memory and the tensor cores.
+// `power`, level 3: loading rows through shared memory, and the loop over blocks of others on the tensor cores.
 #pragma once
 
 #include "cuda/mma.cuh"
@@ -11,7 +11,7 @@ constexpr int kGroup = 128;
 
 enum class Part { forward, dq, dkv };
 
-// kD: dims of keys and values, in tiles of 64. A warpgroup has 64 own tokens.
+// kD: dims of keys and values, in tiles of 64. A warpgroup owns 64 tokens.
 template <int kD, Part kPart>
 struct Plan {
   static constexpr int kTiles = kD / 64;
@@ -36,9 +36,9 @@ struct ParallelMaps {
 
 struct Pairs {
   int b, h, bh;
-  int first;         // own block of 64 tokens of the first group
-  int start, count;  // blocks of others that any of the groups sees
-  int round, used;   // jobs that this block of threads has done, and the stages they took
+  int first;         // the own block of 64 tokens of the first warpgroup
+  int start, count;  // blocks of others that any warpgroup sees
+  int round, used;   // jobs that this block of threads has finished, and the stages they used
 };
 
 struct Place {
@@ -62,7 +62,7 @@ __device__ void load_block(
     load_tile(shared_address(to[n]), map, barrier, 64 * n, head, t, b);
 }
 
-// One thread feeds: own rows, then blocks of others as stages become free.
+// One thread loads: own rows, then blocks of others as stages become free.
 template <int kD, Part kPart>
 __device__ __forceinline__ void feed(
     const PowerParallel& p, const ParallelMaps& maps, const Pairs& job, Memory<kD, kPart>& m
@@ -98,7 +98,7 @@ __device__ __forceinline__ void feed(
   }
 }
 
-// d (64 x 64 or 64 x 32) = a b^T over kD dims, a in registers or, like b, rows in shared memory.
+// d (64 x 64 or 64 x 32) = a b^T over kD dims. b: rows in shared memory; a: in registers or in shared memory.
 template <int kD, int kCount>
 __device__ __forceinline__ void rows_by_rows(
     float (&d)[kCount], const uint32_t (&a)[kD / 16][4], uint32_t b
@@ -144,10 +144,10 @@ __device__ void load_own(
   }
 }
 
-// The loop of a warpgroup over the others, kColumns of them at a time: begin(y, u) issues the products with them,
-// middle(first other) turns them into weights, end(y, u, whether sums go on) issues what these weights sum; where
-// registers allow, with the next products behind it. All groups take all blocks, so that the compiler sees one path. A
-// stage is free when its last product is done.
+// The loop of a warpgroup over the others, kColumns at a time. begin(y, u) issues the products with them. middle(first
+// other) turns the products into weights. end(y, u, add) issues the sums with these weights. kOverlap: the next products
+// are issued right after the sums; this needs registers. All warpgroups take all blocks of others, so that the compiler
+// sees one path. A stage is free when its last product is done.
 template <int kD, Part kPart, int kColumns, bool kOverlap, class Begin, class Middle, class End>
 __device__ __forceinline__ void walk(
     const Pairs& job, Memory<kD, kPart>& m, Begin&& begin, Middle&& middle, End&& end
@@ -194,7 +194,7 @@ __device__ __forceinline__ void walk(
   if (kOverlap) release(count - 1);
 }
 
-// The own rows in shared memory are no longer read by this warp.
+// This warp has finished reading the own rows in shared memory.
 template <class M>
 __device__ __forceinline__ void free_own(M& m) {
   __syncwarp();

@@ -1,6 +1,6 @@
-// `power` of wide keys: dx_t = d(m(x_t) S u_t) / dx_t (wide.cuh). Tensor cores.
+// `power` with wide keys: dx_t = d(m(x_t) S u_t) / dx_t (wide.cuh). Tensor cores.
 //
-// With P_d = u_t S^T of tile d:  dx_j = sum_d P_dj x_{j+d} + P_d,j-d x_{j-d}, and P_j of the tile of x_j alone.
+// With P_d = u_t S^T of tile d:  dx_j = sum_d (P_dj x_{j+d} + P_d,j-d x_{j-d}) + P_j, the last of the tile of x_j.
 #include "cuda/launch.cuh"
 #include "ops/power/wide/tiles.cuh"
 
@@ -8,7 +8,7 @@ namespace horner::cuda {
 namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps, kStages = 2;
-constexpr int kDepth = (kWideColumns + 15) / 16;  // products of 16 columns; the last has 8 of zeros
+constexpr int kDepth = (kWideColumns + 15) / 16;  // products of 16 columns; the last has 8 zeros
 
 template <int kK, int kM>
 struct ContractMemory {
@@ -16,7 +16,7 @@ struct ContractMemory {
   WideTile<kK, 16 * kDepth> S[kStages];
 };
 
-// A block owns some tokens of a head; a warp 16 kM of them.
+// A block owns some tokens of a head; a warp owns 16 kM of them.
 template <int kK, int kM, int kAtOnce>
 __global__ void __launch_bounds__(kThreads, 1)
     contract_kernel(const __grid_constant__ PowerWide p) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
       for (int n = 0; n < kM; ++n) {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {  // rows r, r + 8; past the end any will do
+        for (int e = 0; e < 2; ++e) {  // rows r, r + 8; past the end any row will do
           const int token = min(job.from + 16 * (kM * warp + n) + r + 8 * e, job.end - 1);
           const auto* row = reinterpret_cast<const uint32_t*>(rows + int64_t(token) * p.u.t) + i;
 #pragma unroll
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
     copy_wait<0>();
-    __syncthreads();  // the rows have come, and those before them have been read by all
+    __syncthreads();  // these rows have arrived, and all threads have read the rows before them
     fetch(step + 1);
     WideTile<kK, 16 * kDepth>& S = m.S[step % kStages];
     const bool alone = turn == kTiles - 1;  // the tile of x_j
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       const int by = back ? kK - turn : turn, first = back ? by : 0;  // rows j + first
       const auto x = m.x.turned(by);
 #pragma unroll
-      for (int c = 0; c < kK / 8; c += kAtOnce) {  // so many sums that none waits for another
-        const int l = anew(lane);                  // no address is kept for later
+      for (int c = 0; c < kK / 8; c += kAtOnce) {  // kAtOnce independent sums hide the latency
+        const int l = anew(lane);                  // keep no addresses in registers
         float P[kAtOnce][kM][4] = {};
 #pragma unroll
         for (int k = 0; k < kDepth; k += 2) {

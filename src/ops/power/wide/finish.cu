@@ -1,11 +1,11 @@
-// `power` of wide keys: o of what was read inside the chunk and of the state (wide.cuh). Bound by bytes.
+// `power` with wide keys: o from the pairs inside the chunk and from the state (wide.cuh). The time is that of the bytes.
 #include "cuda/sm90.cuh"
 #include "ops/power/wide/wide.cuh"
 
 namespace horner::cuda {
 namespace {
 
-// A warp has a token of a head.
+// A warp owns a token of a head.
 __global__ void finish_kernel(const __grid_constant__ PowerFinish p) {
   const int64_t row = int64_t(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
   if (row >= p.B * p.T * p.H) return;
@@ -15,7 +15,7 @@ __global__ void finish_kernel(const __grid_constant__ PowerFinish p) {
   if (p.normalise) {
     const int64_t chunk = b * (p.padded / p.length) + t / p.length;
     const float inverse = p.inverse[(chunk * p.H + h) * p.length + t % p.length];
-    inside = p.clamps && inverse < 0.f ? 0.f : 1.f / inverse;  // held at eps: as good as none
+    inside = p.clamps && inverse < 0.f ? 0.f : 1.f / inverse;  // below eps: counts as 0
     den = inside + (p.y ? p.y[row * p.columns + p.V] : 0.f);
   }
   const float by = p.clamps ? fmaxf(den, p.eps) : den;

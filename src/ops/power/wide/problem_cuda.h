@@ -1,4 +1,4 @@
-// A call of `power` of wide keys: its tensors, the kernels on them (wide.cuh), and the op's states in the kernels' order.
+// A call of `power` with wide keys: its tensors, the kernels on them (wide.cuh), and the op's states in the kernels' order.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -11,7 +11,7 @@
 
 namespace horner {
 
-// Row of the op's state, by row of the kernels'; -1: none.
+// For each row of the kernels' state the row of the op's state; -1: none.
 inline std::vector<int64_t> wide_op_rows(int64_t K, int64_t padded, int64_t order) {
   std::vector<int64_t> list(size_t(cuda::wide_rows(int(padded))), -1);
   const auto pair = [&](int64_t i, int64_t j) { return 1 + K + i * K - i * (i - 1) / 2 + j - i; };
@@ -107,7 +107,7 @@ struct WideProblem {
     C10_CUDA_CHECK(cuda::power_wide_contract(p, stream));
     return dx;
   }
-  // What enters each chunk, or in reverse what leaves it, bf16, and what is left at the end.
+  // The state that enters each chunk (in reverse: the gradient of the state that leaves it), bf16; and the last state.
   std::pair<at::Tensor, at::Tensor> prefix(
       const at::Tensor& sums, const at::Tensor& first, bool back
   ) const {
@@ -159,7 +159,7 @@ struct WideProblem {
     C10_CUDA_CHECK(cuda::power_wide_finish(p, stream));
   }
 
-  // Rows of the kernels' state that are rows of the op's, and which; once: of two that are the same the first.
+  // Rows of the kernels' state that the op's state has, and their rows there. once: only the first of two equal rows.
   std::pair<at::Tensor, at::Tensor> same_rows(bool once) const {
     const std::vector<int64_t> list = wide_op_rows(K, padded, options.order);
     const int64_t twice = padded / 2 * padded + padded / 2;  // half of the tile of K/2
@@ -172,7 +172,7 @@ struct WideProblem {
     }
     return {at::tensor(own, at::kLong).to(v.device()), at::tensor(op, at::kLong).to(v.device())};
   }
-  // The op's state in the kernels' order. Its gradient: each row once, and one column of ones.
+  // The op's state in the kernels' order. A gradient is written to one of two equal rows, and to one column of ones.
   at::Tensor from_op(const at::Tensor& S, bool gradient) const {
     const auto [own, op] = same_rows(gradient);
     const at::Tensor to = at::zeros({B, G, rows, columns}, floats());
@@ -180,7 +180,7 @@ struct WideProblem {
     if (normalise && !gradient) to.select(3, V + 1).copy_(to.select(3, V));
     return to;
   }
-  // And back. Its gradient: the sum of rows that are the same, and of both columns of ones.
+  // The reverse. A gradient is the sum over equal rows, and over both columns of ones.
   at::Tensor to_op(const at::Tensor& S, bool gradient) const {
     const auto [own, op] = same_rows(!gradient);
     at::Tensor found = S.narrow(3, 0, normalise ? V + 1 : V).index_select(2, own);
@@ -189,7 +189,7 @@ struct WideProblem {
     return at::zeros({B, G, F, found.size(3)}, floats()).index_add_(2, op, found);
   }
 
-  // The parallel kernel's part: (B chunks, length, ..), the end padded.
+  // x for the parallel kernel: (B chunks, length, ..), padded at the end.
   at::Tensor chunked(const at::Tensor& x) const {
     const int64_t rest = chunks * length - T;
     return (rest > 0 ? at::constant_pad_nd(x, {0, 0, 0, 0, 0, rest}) : x)

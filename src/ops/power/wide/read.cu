@@ -1,4 +1,4 @@
-// `power` of wide keys: y_t = m(x_t) S, the features made in registers (wide.cuh). Tensor cores.
+// `power` with wide keys: y_t = m(x_t) S, features computed in registers (wide.cuh). Tensor cores.
 #include "cuda/launch.cuh"
 #include "ops/power/wide/tiles.cuh"
 
@@ -13,7 +13,7 @@ struct ReadMemory {
   WideTile<kRows, kWideColumns> S[kStages];
 };
 
-// A block owns kTokens tokens of a head and one block of columns; a warp 32 of them. It goes through all rows of the state.
+// A block owns kTokens tokens of a head and one block of columns; a warp owns 32 tokens. It walks over all rows of the state.
 template <int kK>
 __global__ void __launch_bounds__(kThreads, 1) read_kernel(const __grid_constant__ PowerWide p) {
 #if __CUDA_ARCH__ >= 900
@@ -44,11 +44,11 @@ __global__ void __launch_bounds__(kThreads, 1) read_kernel(const __grid_constant
   int step = 0;
   const auto next = [&]() -> const WideTile<kRows, kWideColumns>& {
     copy_wait<kStages - 2>();
-    __syncthreads();  // the rows have come, and those before them have been read by all
+    __syncthreads();  // these rows have arrived, and all threads have read the rows before them
     fetch(step + kStages - 1);
     return m.S[step++ % kStages];
   };
-  uint32_t v[2][kWideColumns / 8 + 1][2], a[2][2][4];  // of these 16 rows and of the next
+  uint32_t v[2][kWideColumns / 8 + 1][2], a[2][2][4];  // of these 16 rows, and of the next 16
   const auto add = [&](int step) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads, 1) read_kernel(const __grid_constant
     }
   };
 #pragma unroll 1
-  for (int turn = 0; turn <= kK / 2 + 1; ++turn) {  // the last: x_j alone
+  for (int turn = 0; turn <= kK / 2 + 1; ++turn) {  // the last tile: x_j
     const auto turned = m.x.turned(turn);
 #pragma unroll
     for (int half = 0; half < kK / kRows; ++half) {

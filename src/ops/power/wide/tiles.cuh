@@ -1,4 +1,4 @@
-// What the kernels of wide keys share (wide.cuh): 16 rows of a state, tiles of shared memory.
+// What the kernels for wide keys share (wide.cuh): 16 rows of a state, tiles of shared memory.
 #pragma once
 
 #include "cuda/mma.cuh"
@@ -28,7 +28,7 @@ struct WideRows {
   }
 };
 
-// Rows of kWidth bf16, an odd number of units of 16 bytes apart: no two of eight rows in one bank.
+// Rows of kWidth bf16. The stride is an odd number of 16-byte units, so eight rows lie in different banks.
 template <int kRows, int kWidth>
 struct WideTile {
   static constexpr int kStride = 2 * kWidth + (kWidth % 16 == 0 ? 16 : 0);  // bytes
@@ -40,7 +40,7 @@ struct WideTile {
   __device__ uint32_t& pair(int row, int column) {
     return *reinterpret_cast<uint32_t*>(bytes + row * kStride + 2 * column);
   }
-  // Starts copies of tokens from .. of head h, zeros from `end` on; columns from `column` on.
+  // Starts the copies of tokens `from` .. of head h; zeros from `end` on; columns from `column` on.
   template <int kThreads>
   __device__ void fetch(
       const Rows& x, int64_t b, int64_t h, int64_t from, int64_t end, int column
@@ -55,7 +55,7 @@ struct WideTile {
   }
 };
 
-// B operands of 16 rows and all columns of a tile: the rows are summed over.
+// B operands of 16 rows and all columns of a tile; the product sums over the rows.
 template <int kCount, int kRows>
 __device__ void load_columns(
     uint32_t (&v)[kCount][2], const WideTile<kRows, kWideColumns>& tile, int row, int lane
@@ -73,13 +73,13 @@ __device__ void load_columns(
   }
 }
 
-// Tokens of x, and the same turned by one: pairs of neighbours from any number on.
+// Tokens of x, and the same rotated by one: so a pair of neighbours can be read from any index.
 template <int kK, int kTokens>
 struct WideNeighbours {
-  WideTile<kTokens, kK> even, odd;  // odd: x_{j+1} in the place of x_j
+  WideTile<kTokens, kK> even, odd;  // odd: x_{j+1} at place j
 
   template <int kThreads>
-  __device__ void turn() {  // even has come
+  __device__ void turn() {  // fills odd, after even has arrived
 #pragma unroll 4
     for (int e = int(threadIdx.x); e < kTokens * kK / 2; e += kThreads) {
       const int row = e / (kK / 2), j = e % (kK / 2) * 2;
@@ -99,9 +99,9 @@ struct WideNeighbours {
   __device__ Turned turned(int by) const { return {(by & 1) ? odd.bytes : even.bytes, by & ~1}; }
 };
 
-// Which tokens of which head, and whose state.
+// Which tokens of which head a block owns, and which state it uses.
 struct WideJob {
-  int b, h, from, end;  // tokens from .. of a chunk that ends there
+  int b, h, from, end;  // first token of the block; end of its chunk
   const uint16_t* S;
 
   __device__ WideJob(const PowerWide& p, int64_t job, int tokens) {
@@ -121,7 +121,7 @@ struct WideJob {
   }
 };
 
-// Starts copies of kRows rows of a state, one block of columns.
+// Starts the copies of kRows rows of a state, one block of columns.
 template <int kThreads, int kRows, int kWidth>
 __device__ void fetch_state(
     WideTile<kRows, kWidth>& to, const PowerWide& p, const uint16_t* S, int row, int block

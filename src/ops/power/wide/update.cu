@@ -1,4 +1,4 @@
-// `power` of wide keys: the sums of each chunk, and the states between them (wide.cuh). Tensor cores.
+// `power` with wide keys: the sums of each chunk, and the states between chunks (wide.cuh). Tensor cores.
 #include "cuda/launch.cuh"
 #include "cuda/mma.cuh"
 #include "ops/power/wide/tiles.cuh"
@@ -12,7 +12,7 @@ template <int kK>
 struct UpdateMemory {
   WideTile<kTokens, kK> x[2];
   WideTile<kTokens, kWideColumns> u[2];
-  // x, row by row of numbers; then 16 of ones and 31 of zeros, so that all features are products of two rows.
+  // Row j: x_j of all tokens. Then 16 rows of ones and 31 of zeros, so that every feature is a product of two rows.
   WideTile<kK + 47, kTokens> turned;
 };
 
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 1) update_kernel(const __grid_consta
         m.turned.pair(number + r + e / 2 * 8, token + 2 * i + e % 2 * 8) = a[e];
     }
     __syncthreads();
-    uint32_t v[2][kWideColumns / 8 + 1][2], x[2][kOwn][2][4];  // of these 16 tokens and of the next
+    uint32_t v[2][kWideColumns / 8 + 1][2], x[2][kOwn][2][4];  // these 16 tokens, the next 16
     const auto load = [&](int step) {
       load_columns(v[step % 2], m.u[stage], 16 * step, lane);
 #pragma unroll

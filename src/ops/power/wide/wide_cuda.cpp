@@ -1,4 +1,4 @@
-// `power` of wide keys in chunks of many tokens (wide.cuh).
+// `power` with wide keys, in chunks of many tokens (wide.cuh).
 #include <c10/cuda/CUDAGuard.h>
 
 #include "ops/power/wide/problem_cuda.h"
@@ -54,14 +54,14 @@ std::vector<at::Tensor> backward(
       dy.o.defined() ? dy.o.detach() : at::zeros({x.B, x.T, x.H, x.V}, x.v.options());
   at::Tensor o = at::zeros({}, x.floats()).expand({x.B, x.T, x.H, x.V}),
              inverse = at::ones({x.B, x.T, x.H, 1}, x.floats());
-  // do~ = [do / den, -Delta / den], the latter as a sum of two bf16
+  // do~ = [do / den, -Delta / den]; -Delta / den is the sum of two bf16
   at::Tensor u = at::zeros({x.B, x.T, x.H, x.columns}, x.v.options());
   u.narrow(3, 0, x.V).copy_(dO);
   if (x.normalise) {
     const at::Tensor kept = saved.get("kept");
     o = kept.narrow(3, 0, x.V);
     const at::Tensor den = kept.narrow(3, x.V, 1), wide = dO.to(at::kFloat);
-    const at::Tensor held = den < (options.odd ? -HUGE_VAL : options.eps);  // a constant there
+    const at::Tensor held = den < (options.odd ? -HUGE_VAL : options.eps);  // constant divisor
     inverse = den.where(~held, options.eps).reciprocal();
     const at::Tensor delta = ((wide * o).sum(3, true) * -inverse).where(~held, 0);
     const at::Tensor high = delta.to(at::kBFloat16);
@@ -98,7 +98,7 @@ std::vector<at::Tensor> backward(
   return all;
 }
 
-// Where it is the only one, or faster than all pairs, forward and backward, as measured on an H200.
+// True if only this kernel can run the call, or if it was faster than all pairs on an H200, forward and backward.
 bool suits(const Inputs& in, const State& state, const Options& options) {
   const int64_t T = in.q.size(1), K = in.q.size(3);
   return !state.empty() || options.final_state || T >= (K <= 64 ? 16384 : 49152);
