@@ -1,5 +1,4 @@
-// The one op call inside a mixer, and what can be read off it. A mixer without an op (`conv`) gives
-// its system itself.
+// The one op call inside a mixer, and what follows from it. A mixer without an op (`conv`) gives its system itself.
 //
 //   o_t = op(q, k, v, ..)_t / eta_t + skip_t v_t
 //

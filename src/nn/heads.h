@@ -1,4 +1,4 @@
-// Heads: a projection cut into them, joined again, and the sizes that divide.
+// Heads: splitting a projection into heads, joining them again, and checks of sizes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,9 +10,9 @@ namespace horner {
 at::Tensor split_heads(const at::Tensor& x, int64_t H);  // (B,T,H X) -> (B,T,H,X)
 at::Tensor join_heads(const at::Tensor& x);              // (B,T,H,X) -> (B,T,H X)
 
-// Each throws UsageError that begins with the mixer's name in brackets.
+// Each throws a UsageError that begins with the mixer's name in brackets.
 //
-// Width of a head where all H heads together are `expand` times D; refuses what does not divide.
+// Width of a head if all H heads together are `expand` times D; refuses sizes that do not divide.
 int64_t head_width(
     std::string_view mixer, std::string_view option, int64_t D, int64_t H, double expand
 );

@@ -1,4 +1,4 @@
-// How weights begin, in fp32. A scope's name and seed decide what is drawn (core/initial.h).
+// Initial weights, in fp32. A scope's name and seed decide what is drawn (core/initial.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

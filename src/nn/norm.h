@@ -3,7 +3,7 @@
 //   l2      x / max(|x|, 1e-12)          unit_d  V x / max(|x|, 1e-12)
 //   rms     x / sqrt(mean x^2 + eps)     layer   (x - mean) / sqrt(var + eps)
 //
-// and times the weight, where there is one.
+// and times the weight, if there is one.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -23,7 +23,7 @@ HeadNorm head_norm(
     double eps,
     at::IntArrayRef weight
 );
-bool scale_free(std::string_view kind);  // a positive factor before it changes nothing, eps aside
+bool scale_free(std::string_view kind);  // a positive factor of x changes nothing (except for eps)
 
 at::Tensor unit_length(const at::Tensor& x);  // x / sqrt(|x|^2 + 1e-6) over the last dimension
 

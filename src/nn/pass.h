@@ -1,4 +1,4 @@
-// One forward of a layer over time: the state before, the state after, and whatever mixes tokens.
+// One forward of a layer over time: the state before, the state after, and everything that mixes tokens.
 #pragma once
 
 #include <ATen/ops/cat.h>
@@ -11,21 +11,21 @@ namespace horner {
 
 class Mixer;
 
-// Sequences of different lengths are packed, never padded: in both directions a token would read the
-// padding, and a state would go on from it. A sequence may be empty; its row of the state stays.
+// Sequences of different lengths are packed, never padded. With padding, a token of both directions would read it, and
+// a state would include it. A sequence may be empty; its row of the state then stays as it is.
 struct Context {
   at::Tensor cu_seqlens;          // (n+1): a packed batch, B = 1; sequence j has row j of the state
-  std::optional<int64_t> window;  // of `window`, for this forward alone
+  std::optional<int64_t> window;  // of the mixer `window`, for this forward only
   std::string form = "auto";
   int64_t chunk = 64;
-  std::function<void(const Mixer&, const at::Tensor& x)> on_input;  // told what each mixer gets
+  std::function<void(const Mixer&, const at::Tensor& x)> on_input;  // gets each mixer's input
   bool keep_state = true;  // false: the state after is not wanted, as in training
   at::Tensor lengths;      // (B): tokens of each row, later ones are padding; read by Model
   bool recompute = false;  // blocks are computed again in backward; read by Model
 };
 
-// One forward of a mixer: the state before, read in order, the state after, written in the same
-// order. Whatever mixes tokens goes through it, so that each sequence of a packed batch is alone.
+// One forward of a mixer. It reads the parts of the state before in order, and writes those of the state after in the
+// same order. Everything that mixes tokens goes through it, which keeps the sequences of a packed batch apart.
 class Pass {
  public:
   Pass(const State& before, const Context& context, bool wants_core = false);
@@ -36,27 +36,26 @@ class Pass {
   Core core;                                       // the op call, for map and dsf
   bool wants_core() const { return wants_core_; }  // for map and dsf, whole
 
-  // y = f(x, part) for each sequence x (B,T,...) -> y (B,T,...), T = 0 too: part is its next part of
-  // the state, undefined where nothing has been seen, and becomes what the next piece needs.
+  // y = f(x, part) for each sequence, x (B,T,...) -> y (B,T,...), also for T = 0. part is the next part of its state,
+  // undefined at the start; f replaces it by the part after x.
   template <class F>
   at::Tensor over_time(const at::Tensor& x, F&& f);
-  // f(x) for each sequence, which is read whole: a result (B,1,...) holds for all of its tokens.
+  // f(x) for each whole sequence. A result (B,1,...) is used for all of its tokens.
   template <class F>
   at::Tensor each(const at::Tensor& x, F&& f);
 
-  // How many tokens came before each, from 0; counts these.   (B,T), (1,T) where all rows start
+  // The position of each token in its sequence, from 0.   (B,T); (1,T) if all rows start
   at::Tensor position(const at::Tensor& x);
-  // How many there are in its sequence.   (B,T) or (B,1)
+  // The number of tokens in the sequence of each token.   (B,T) or (B,1)
   at::Tensor length(const at::Tensor& x);
-  // The running sum over time from the first token on, of (B,T,...).
+  // The running sum of (B,T,...) over time, from the first token of the sequence.
   at::Tensor running_sum(const at::Tensor& x);
 
-  // The op; its parts stand last in the state. q and k take the dtype of v.
+  // Runs the op; its parts are the last of the state. q and k are converted to the dtype of v.
   Result run(std::string_view op, Inputs in, Options options = {});
   // mLSTM: `linear` with log input gate i and log forget gate f, (B,T,G).
   Result run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Options options = {});
-  // `power` with coefficients c (order + 1): where they take gradients, one call per order on the
-  // same state.
+  // `power` with coefficients c (order + 1). If they take gradients, there is one call per order on the same state.
   Result run_learned(Inputs in, Options options, const at::Tensor& c);
   at::Tensor divide(const at::Tensor& o, const at::Tensor& eta);  // o / eta,     eta (B,T,H)
   // o + D u, which map and dsf see as o + skip v, skip (B,T,H) = D u / v.

@@ -1,5 +1,5 @@
-// A block owns 64 channels of one row and walks through the time, 64 tokens at once in shared memory. Four lanes have a
-// channel, each of them 4 of its 16 numbers h; a warp has 8 channels.
+// A block owns 64 channels of one batch row and walks over time, with 64 tokens at once in shared memory. Four lanes own a
+// channel; each lane holds 4 of its 16 numbers h in registers. A warp owns 8 channels.
 #include "nn/selective_scan.cuh"
 
 #include "cuda/decay.cuh"
@@ -18,7 +18,7 @@ struct Tile {
   float B[kTokens][kN], C[kTokens][kN];
 };
 
-// What the backward keeps besides: h before every 8th token, and the warps' shares of dB and dC of 8 tokens.
+// Shared memory of the backward: h before every 8th token, and each warp's share of dB and dC for 8 tokens.
 struct Kept {
   float4 h[kTokens / kSub][kThreads];
   float dBC[kWarps][kSub][32];
@@ -39,7 +39,7 @@ struct Place {
   }
 };
 
-// f(row, column, place in (B,T,E)) for the tokens t .. t+63 of the block's channels that there are.
+// f(row, column, index in (B,T,E)) for the tokens t .. t+63 of the block's channels, as far as they exist.
 template <class F>
 __device__ void for_tile(const SelectiveScan& p, const Place& me, int64_t t, F&& f) {
   for (int i = int(threadIdx.x); i < kTokens * kChannels; i += kThreads) {
@@ -101,7 +101,7 @@ __device__ float4 load_A(const SelectiveScan& p, const Place& me) {
   return {A.x * kLog2e, A.y * kLog2e, A.z * kLog2e, A.w * kLog2e};
 }
 
-// Where a thread's four numbers stand in (B, blocks, E, N).
+// Address of a thread's four numbers in (B, blocks, E, N).
 __device__ float4* mark(const SelectiveScan& p, const Place& me, int64_t block) {
   const int64_t blocks = (p.T + kTokens - 1) / kTokens;
   return reinterpret_cast<float4*>(
@@ -135,8 +135,8 @@ __global__ void __launch_bounds__(kThreads)
   if (me.any) *reinterpret_cast<float4*>(p.last + (me.b * p.E + me.channel) * kN + 4 * me.part) = h;
 }
 
-// The sums of 8 values over the 8 channels of a warp; a lane ends with one of them, that of its channel's number. Half of
-// what a lane has goes to its partner, which sums the other half.
+// Sums 8 values over the 8 channels of a warp. Lane l ends with the sum of value l / 4. In each round a lane gives half of its
+// values to its partner and sums the other half.
 __device__ float sum_over_channels(float (&x)[8]) {
   const int lane = int(threadIdx.x) % 32;
 #pragma unroll
@@ -190,10 +190,10 @@ __global__ void __launch_bounds__(kThreads, 2)
         dh = plus(dh, dy, four(m.C[row], me.part));
         const float x = of_channel(dot(dh, B));
         const float4 w = times(times(dh, before[i]), a);
-        const float with_A = of_channel(dot(w, A)) * (1.f / kLog2e);  // A is times log2 e
+        const float with_A = of_channel(dot(w, A)) * (1.f / kLog2e);  // A here is A log2 e
         dA = plus(dA, dt, w);
-        if (me.part == 0) m.dy[row][me.in_block] = dt * x;  // du: no one reads dy here any more
-        if (me.part == 1) m.u[row][me.in_block] = u * x + with_A;  // ddt: nor u
+        if (me.part == 0) m.dy[row][me.in_block] = dt * x;         // du, in place of dy
+        if (me.part == 1) m.u[row][me.in_block] = u * x + with_A;  // ddt, in place of u
         float sums[8] = {
             dt * u * dh.x,
             dt * u * dh.y,
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         dh = times(dh, a);
       }
       __syncthreads();
-      // Value `v` of part `n` is in lane 4 v + n of every warp: dB of 4 n + v, and from v = 4 on dC of 4 n + v - 4.
+      // Lane 4 v + n of every warp holds value v of part n: dB_{4 n + v} for v < 4, else dC_{4 n + v - 4}.
       const int i = int(threadIdx.x) / 32, v = lane / 4, n = lane % 4;
       float sum = 0.f;
 #pragma unroll

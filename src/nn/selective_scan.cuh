@@ -1,4 +1,4 @@
-// The kernels of S6's recurrence: what they take (selective_scan.h has the equations).
+// Parameters of the kernels of S6's recurrence (selective_scan.h has the equations).
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,8 +1,8 @@
-// S6's recurrence on a GPU without what it would hand to `scan`, which is N times as large as what it reads.
+// S6's recurrence on a GPU. The inputs of `scan` would be N times as large as the inputs of S6, so they are never formed.
 //
 //   h_t = e^{A dt_t} h_{t-1} + dt_t u_t B_t        y_t = C_t . h_t        N numbers h for each of E channels
 //
-// Backward, with dh_t the gradient of h_t by all that follows:
+// Backward, with dh_t the whole gradient of h_t:
 //   dh_t = C_t dy_t + e^{A dt_{t+1}} dh_{t+1}      dC_t = sum_e dy_t h_t      dB_t = sum_e dt_t u_t dh_t
 //   x_t = dh_t . B_t,  w_t = dh_t h_{t-1} e^{A dt_t}:   du_t = dt_t x_t,  ddt_t = u_t x_t + A . w_t,  dA = sum_t dt_t w_t
 #pragma once
@@ -24,7 +24,7 @@ struct Scanned {
 };
 Scanned selective_scan(const Selective&);
 
-// What libhorner_cuda.so offers. `marks`: h before every 64th token, which the backward goes on from.
+// What libhorner_cuda.so provides. `marks`: h before every 64th token, from which the backward starts.
 struct ScanGrads {
   at::Tensor du, ddt, dA, dB, dC;
 };

@@ -1,5 +1,5 @@
-// A block owns 128 channels of 256 tokens of a row, a warp 32 of the tokens, a thread 4 channels: the last W tokens stay in
-// registers. What a warp needs of its neighbours' tokens (W - 1 before, in the backward as many after) it reads again.
+// A block owns 128 channels of 256 tokens of a row, a warp 32 of these tokens, a thread 4 channels. The last W tokens stay in
+// registers. A warp also reads the W - 1 tokens before its own (in the backward also the W - 1 after).
 #include "nn/short_conv.cuh"
 
 #include <type_traits>
@@ -10,7 +10,7 @@ namespace horner::cuda {
 namespace {
 
 constexpr int kVector = 4;               // channels of a thread
-constexpr int kWarps = 8;                // of a block: each has a run of tokens
+constexpr int kWarps = 8;                // of a block; each owns a run of tokens
 constexpr int kRun = 32;                 // tokens of a warp
 constexpr int kChannels = 32 * kVector;  // of a block
 constexpr int kTokens = kWarps * kRun;   // of a block
@@ -48,7 +48,7 @@ struct Share {
   }
 };
 
-// The weights of a thread's channels, and the pre-activation of a window of W tokens, the newest at `newest`.
+// The weights of a thread's channels. a(): the pre-activation of a window of W tokens, the newest at `newest`.
 template <int W>
 struct Filter {
   float w[W][kVector], b[kVector];
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constan
     const T *x = static_cast<const T*>(p.x) + at, *dy = static_cast<const T*>(p.dy) + at;
     T* dx = static_cast<T*>(p.dx) + at;
     float window[W][kVector] = {},
-          dz[W][kVector] = {};  // rings, the newest of both at the same place
+          dz[W][kVector] = {};  // rings; the newest of both is at the same place
 #pragma unroll
     for (int i = 0; i + 1 < W; ++i) {
       if (own.begin - W + 1 + i >= 0) load(window[i], x + (own.begin - W + 1 + i) * p.C);

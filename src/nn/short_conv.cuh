@@ -1,4 +1,4 @@
-// A short convolution's kernels: what they take (short_conv.h has the equations).
+// Parameters of the kernels of a short convolution (short_conv.h has the equations).
 #pragma once
 
 #include <cuda_runtime.h>

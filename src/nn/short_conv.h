@@ -2,8 +2,8 @@
 //
 //   a_t = b + sum_j w_j x_{t-W+1+j}        y_t = a_t, or a_t sigmoid(a_t)        x, y (B,T,C)
 //
-// The state is the last W - 1 inputs, 0 before the first token. On a GPU, where nothing was seen
-// before, a kernel computes it in one pass over memory. Its backward keeps x alone and computes a again:
+// The state is the last W - 1 inputs, 0 before the first token. On a GPU and without an initial state a kernel computes
+// it in one pass over memory. Its backward keeps only x and computes a again:
 //
 //   dz_t = dy_t act'(a_t)     dx_t = sum_j w_j dz_{t+W-1-j}     dw_j = sum_t dz_t x_{t-W+1+j}
 //                                                               db = sum_t dz_t
@@ -39,7 +39,7 @@ struct ConvWeights {
 bool can_convolve(const at::Tensor& x, const ConvWeights&);
 at::Tensor convolve(const at::Tensor& x, const ConvWeights&);  // (B,T,C)
 
-// What libhorner_cuda.so offers. dweights: (parts, W + 1, C) in fp32, to be summed; the last of W + 1 is the bias's.
+// What libhorner_cuda.so provides. dweights: (parts, W + 1, C) in fp32, to be summed; the last of W + 1 is the bias.
 struct ConvKernels {
   void (*forward)(const at::Tensor& x, const ConvWeights&, at::Tensor& y) = nullptr;
   at::Tensor (*backward

@@ -5,12 +5,12 @@
 //   cosine     x / |x|; the mixer divides v_s by s^sigmoid(c), c per head learned     (2409.18747)
 //   exp        softmax over the K features
 //   favor      M^{-1/2} e^{x'.w_i - |x'|^2/2} + 1e-4, x' = x/K^{1/4}                  (2009.14794)
-//              w_i orthogonal in blocks of K, |w_i| ~ chi_K; queries less their largest exponent
+//              w_i orthogonal in blocks of K, |w_i| ~ chi_K; a query's largest exponent is subtracted
 //   fourier    M^{-1/2} [cos(x'.w_i), sin(x'.w_i)], x' = x/|x|                        (2103.02143)
 //   hedgehog   [softmax(xA), softmax(-xA)], A = I at first, per head, for q and for k  (2402.04347)
 //
-// LUNA's learned map stands in features/luna.h. Open in the papers: 1e-3 and 1e-4 keep a sum of
-// features from vanishing; hedgehog is learned with the rest instead of first alone.
+// LUNA's learned map is in features/luna.h. Our choices where the papers are open: 1e-3 and 1e-4 keep a sum of features
+// above 0; hedgehog is learned together with the rest, not before it.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -8,9 +8,9 @@
 //
 // One map for q and k and for all heads: the kernel phi(x).phi(y) is then positive definite, and >=
 // 0 by the last relu. Start: w N(0,1)/sqrt(K), b 0, fc1 U(-1,1), fc2 U(-1/sqrt E, 1/sqrt E), biases
-// likewise. The paper's ch_rms averages over time, future tokens included, and is not offered. M
-// and R per task are not in the paper. Where q and k are near 0 at the start a channel is its value
-// at u = 0: all R are dead, and nothing learns, with probability 2^-R.
+// likewise. The paper's ch_rms averages over time, future tokens included, so we do not offer it. The paper does not state M
+// and R per task. If q and k are near 0 at the start, a channel has its value at u = 0. Then all R networks are dead, and the
+// channel never learns, with probability 2^-R.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -1,6 +1,6 @@
-// Forward: a thread has 4 numbers u, a weight is read once for them. Backward, 256 numbers at once in shared memory: first a
-// thread has a number and walks through the weights for its du, then it has weights and walks through the numbers for their
-// sums, which it keeps until the block is through.
+// Forward: a thread owns 4 numbers u and reads each weight once for all four. Backward: 256 numbers at once in shared memory.
+// First a thread owns a number and walks over the weights for du. Then it owns weights and walks over the numbers for their
+// sums, which it keeps in registers until the block ends.
 #include "nn/features/scalar_networks.cuh"
 
 #include "cuda/types.cuh"

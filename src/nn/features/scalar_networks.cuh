@@ -1,4 +1,4 @@
-// The kernels of the scalar networks: what they take (scalar_networks.h has the equations).
+// Parameters of the kernels of the scalar networks (scalar_networks.h has the equations).
 #pragma once
 
 #include <cuda_runtime.h>

@@ -16,7 +16,7 @@
 // The state carries the conv's tail and c, in fp64: a plain fp32 sum is off by 0.06 at 10^6 tokens.
 //
 // Left open by the paper: the 1e-6 under the root, and bg = 0. A decay per key channel (GLA) does
-// not commute with the rotation; tie_pair_decay makes both channels of a pair decay alike.
+// not commute with the rotation; tie_pair_decay gives both channels of a pair the same decay.
 #pragma once
 
 #include "nn/linear.h"
@@ -54,10 +54,10 @@ struct PositionOptions {
 class Position {
  public:
   Position() = default;
-  // Angles for G key/value heads of K; refuses what cannot be rotated in the name of the mixer.
+  // Angles for G key/value heads of K. Sizes that cannot be rotated are refused, in the name of the mixer.
   Position(torch::nn::Module&, int64_t D, int64_t G, int64_t K, const PositionOptions&);
 
-  // q (B,T,H,K) and k (B,T,G,K), in place of the names.
+  // Replaces q (B,T,H,K) and k (B,T,G,K) by their rotations.
   void rotate(const at::Tensor& x, at::Tensor& q, at::Tensor& k, Pass& pass) const;
 
  private:

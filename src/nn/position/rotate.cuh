@@ -9,8 +9,8 @@ namespace horner::cuda {
 
 struct Rotate {
   int64_t B = 0, T = 0, H = 0, P = 0;
-  bool bf16 = false, per_row = false, per_head = false;  // type of x; how far c and s go
-  float sign = 1;                                        // -1: back
+  bool bf16 = false, per_row = false, per_head = false;  // x is bf16; c and s have B rows, H heads
+  float sign = 1;                                        // -1: rotates back
   const void* x = nullptr;
   const float *c = nullptr, *s = nullptr;
   void* y = nullptr;

@@ -1,8 +1,8 @@
-// Pairs (j, j + P) of the last dimension turned by an angle, in one pass over memory.
+// Rotates pairs (j, j + P) of the last dimension by an angle, in one pass over memory.
 //
 //   y_j = x_j c_j - x_{j+P} s_j        y_{j+P} = x_j s_j + x_{j+P} c_j        c = cos th, s = sin th
 //
-// The gradient of x is the gradient of y turned back, so nothing but c and s is kept.
+// The gradient of x is the gradient of y rotated back, so only c and s are kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ namespace horner {
 at::Tensor rotate_pairs(const at::Tensor& x, const at::Tensor& c, const at::Tensor& s);
 bool can_rotate_pairs(const at::Tensor& x);
 
-// What libhorner_cuda.so offers: y from x, turned back where `back` says so.
+// What libhorner_cuda.so provides: y from x, rotated back if `back` is set.
 using RotateKernel = void (*)(
     const at::Tensor& x, const at::Tensor& c, const at::Tensor& s, bool back, at::Tensor& y
 );

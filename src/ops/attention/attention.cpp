@@ -32,7 +32,7 @@ std::string refuses_plain(const Inputs&, const State& state, const Options& o) {
   return attention_is_plain(state, o) ? "" : "it knows no window, clamp, state or log-normaliser";
 }
 
-// Padding is masked; a cache would keep it.
+// Padding is masked, so it is allowed without a state; a cache would keep it.
 bool pads(const Inputs&, const State& state, const Options& o) {
   return state.empty() && !o.final_state;
 }
@@ -41,7 +41,7 @@ Inputs sample(const Dims& d, const Variant&, at::TensorOptions options) {
   return sample_qkv(d, options);
 }
 
-// Scores and values of half the pairs, or of the window; the backward computes the scores again and four products more.
+// Scores and values of half of the pairs, or of the window. The backward computes the scores again and four more products.
 Flops flops(const Dims& d, const Options& o, std::string_view) {
   const double T = double(d.T),
                seen = o.window > 0 ? std::min(T, 2.0 * double(o.window + o.sinks)) : T;

@@ -1,4 +1,4 @@
-// Kernels of `attention`: one token against a cache (step.cu), and the sinks beside a window (sinks.cu).
+// Kernels of `attention`: one token against a cache (step.cu), and the sinks of a window (sinks.cu).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,18 +15,18 @@ struct Strided {
   int64_t b = 0, t = 0, h = 0;
 };
 
-// One token. Slots of a cache follow each other; rows and heads have strides: t is unused there.
+// One token. The slots of a cache are contiguous; rows and heads have strides (t is unused).
 struct AttentionStep {
   int64_t B;
   int G, r, K, V;      // r: query heads of a group
   int64_t S;           // slots of the cache; the last of them is the newest
   int64_t window, N;   // 0: none; sinks
-  float scale, clamp;  // clamp: infinity where there is none
+  float scale, clamp;  // clamp: infinity if there is none
   Element type;
   Strided q, k, v;       // the token
   Strided keys, values;  // the cache before it
   Strided sink_keys, sink_values;
-  const int64_t* seen;         // (B,G), before it; null: nothing
+  const int64_t* seen;         // (B,G): tokens before this one; null: none
   Strided new_key, new_value;  // where the token is written; null: nowhere
   void* o;                     // (B,H,V)
   float* norm;                 // (B,H); null: not wanted
@@ -35,21 +35,21 @@ struct AttentionStep {
   int* arrived;                // (B,G,chunks), zero
 };
 
-// Up to kSinksAtOnce sinks that queries read beside their window: query t of a row that has seen n tokens reads sinks
-// s <= n + t - window. K = V, bf16 or fp16.
+// Up to kSinksAtOnce sinks that queries read in addition to their window. Query t of a row that has seen n tokens reads the
+// sinks s <= n + t - window. K = V, bf16 or fp16.
 constexpr int kSinksAtOnce = 4;
 struct AttentionSinks {
   int64_t B, T;
   int H, G, K;
-  int first, count, N;  // these sinks, of all
+  int first, count, N;  // sinks first .. first + count - 1 of all N
   int64_t window;
   float scale;
   Element type;
   const int64_t* seen;   // (B,G); null: nothing
-  Strided q, o;          // (B,T,H,K); o over the window alone, and these sinks after the forward
-  Strided keys, values;  // (B,G,N,K), slots follow each other; t is unused
-  float* norm;           // (B,H,T), likewise
-  Strided grad, dq;      // backward: of o; is added to
+  Strided q, o;          // (B,T,H,K); o: over the window; the forward adds the sinks to it
+  Strided keys, values;  // (B,G,N,K), slots are contiguous; t is unused
+  float* norm;           // (B,H,T); the forward adds the sinks to it
+  Strided grad, dq;      // backward: gradient of o; dq is added to
   const float* dnorm;    // (B,T,H); null: zero
   float *dk, *dv;        // (B,G,N,K), are added to
 };
@@ -57,8 +57,9 @@ struct AttentionSinks {
 cudaError_t attention_sinks_forward(const AttentionSinks& p, cudaStream_t stream);
 cudaError_t attention_sinks_backward(const AttentionSinks& p, cudaStream_t stream);
 
-// A backward that knows do.o alone also gives the gradient of the log-normaliser n where o is moved along do: dS = P (dP - do.o + dn)
-// = P (dP - do'.o') with o' = o - dn do' / |do'|^2. do' is do; where all of a row is below 2^-60, its first element is 2^-60.
+// Flash attention's backward takes no gradient dn of the log-normaliser n; the correct one is dS = P (dP - do.o + dn). So we
+// pass o' = o - dn do' / |do'|^2 instead of o: then do'.o' = do.o - dn. do' is do; but if a whole row is below 2^-60, its
+// first element becomes 2^-60, so that |do'| > 0.
 struct AttentionShift {
   int64_t B, T;
   int H, V;

@@ -1,7 +1,7 @@
 // Softmax attention: the recurrence whose state grows with what it has seen.
 //
 //   x_ts = scale q_t.k_s                                  scale 1/sqrt(K) unless given
-//          at most `clamp`, where it is given
+//          at most `clamp`, if it is given
 //   o_t  = sum_s e^{x_ts} v_s / sum_s e^{x_ts}            o (B,T,H,V), over the visible s
 //   norm = log sum_s e^{x_ts}                             (B,T,H)
 //
@@ -11,15 +11,15 @@
 //   sinks          and s < sinks      and s < sinks       (causal: s <= t too)
 //
 //   state           shape         holds
-//   keys, values    (B,G,S,.)     slot j: position seen - S + j, the newest token last; nothing where that is below 0.
-//                                 S grows by T a call without a window; with one, S = w
-//   seen            (B,G)         how many tokens came by
-//   sinks' k and v  (B,G,n,.)     slot j: position j; only where sinks > 0. A token that is a sink and in the window
-//                                 stands twice, and is read as a sink by the queries whose window has left it behind
+//   keys, values    (B,G,S,.)     slot j: position seen - S + j, the newest token last; empty if that is below 0.
+//                                 Without a window S grows by T in each call; with a window S = w
+//   seen            (B,G)         number of tokens so far
+//   sinks' k and v  (B,G,n,.)     slot j: position j; only if sinks > 0. A sink that is still in the window is stored
+//                                 twice; queries read the sink's copy only when it is outside their window
 //
-//   Keys and values are views of buffers with room after them (cache.h): a token is written in place, a state that was
-//   handed out never changes, and a fork shares its past. State::bytes() counts the slots of the view. The room takes as much
-//   again at most, 64 slots at least.
+//   Keys and values are views of buffers with room after them (cache.h): a new token is written in place, an old state
+//   never changes, and a fork shares its past. State::bytes() counts the slots of the view. The room is at most as large as
+//   the view, and at least 64 slots.
 //
 //   form             computes                                               time           extra memory
 //   recurrent        one query after the other: the definition              T^2 (K + V)    S

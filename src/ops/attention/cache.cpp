@@ -27,7 +27,7 @@ Buffer* buffer_of(const at::Tensor& x) {
   return data.get_deleter() == &delete_buffer ? static_cast<Buffer*>(data.get_context()) : nullptr;
 }
 
-// Slots first .. first + S of some rows of a buffer, as a tensor that shares its storage and nothing else.
+// Slots first .. first + S of some rows of a buffer, as a tensor that shares only its storage.
 at::Tensor view(
     const c10::Storage& storage,
     const Buffer& buffer,
@@ -69,7 +69,7 @@ std::optional<int64_t> end_of(const at::Tensor& x, const Buffer& buffer) {
                      (x.size(2) == 1 || x.stride(2) == X) && x.storage_offset() % X == 0 &&
                      x.scalar_type() == memory.scalar_type();
   if (!slots) return {};
-  for (const int64_t dim : {0, 1}) {  // a row that stands twice in x must not be written once
+  for (const int64_t dim : {0, 1}) {  // an expanded x has one row twice: not writable in place
     if (x.size(dim) > 1 && x.stride(dim) != memory.stride(dim)) return {};
   }
   return x.storage_offset() / X % buffer.capacity() + x.size(2);

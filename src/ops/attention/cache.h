@@ -3,10 +3,9 @@
 //   buffer  |.......|=== view: slots first .. end ===|......... room .........|   (B,G,capacity,X)
 //                                                    ^ used: slots from here on are unwritten
 //
-// Slots are written once and never again, so every state that was handed out stays valid: a fork shares
-// its past with its source, and a rollback is the old state. A cache that ends where its buffer is used up to
-// grows in place. Any other one (a second continuation of the same state, a clone, a tensor from a file, a
-// buffer that is full) is copied once into a buffer of its own.
+// A slot is written once and never again, so every old state stays valid: a fork shares its past with its source, and a
+// rollback is the old state. A cache grows in place if its view ends at `used`. Any other cache (a second
+// continuation of the same state, a clone, a tensor from a file, a full buffer) is copied once into a new buffer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,16 +14,16 @@
 
 namespace horner {
 
-// `cache` (B,G,S,X) and T slots after it, of which the last `keep` remain; keep = 0: all. The last min(T, keep) slots
-// of the result are to be written by the caller.
+// `cache` (B,G,S,X) with T more slots, cut to the last `keep` slots; keep = 0: all slots. The caller must write the last
+// min(T, keep) slots of the result.
 at::Tensor extend(const at::Tensor& cache, int64_t T, int64_t keep);
 
-// The same and rows (B,G,T,X) written. Differentiable where a gradient is wanted: then everything is copied.
+// The same, with rows (B,G,T,X) written. If a gradient is wanted it is differentiable: then everything is copied.
 at::Tensor append(const at::Tensor& cache, const at::Tensor& rows, int64_t keep);
 
 bool has_room(const at::Tensor& cache);       // whether it is a view of such a buffer
-int64_t room_bytes(const at::Tensor& cache);  // what its buffer takes, all slots counted
+int64_t room_bytes(const at::Tensor& cache);  // bytes of its whole buffer
 int64_t least_appended(const at::Tensor& cache
-);  // tokens that every row has got for certain; unknown: 0
+);  // every row has at least this many tokens; 0: unknown
 
 }  // namespace horner

@@ -1,8 +1,8 @@
-// `attention` by ATen's flash attention, which takes windows, fewer heads of k and v, packed batches and more keys than
-// queries, and returns the log-normaliser. Sinks are merged into its result (sinks.cu).
+// `attention` by ATen's flash attention. It takes windows, grouped heads, packed batches and more keys than queries, and
+// returns the log-normaliser. Sinks are added to its result (sinks.cu).
 //
-// Its backward knows no gradient of the log-normaliser; attention_shift gives it one. Over a window and sinks, each of the two
-// backwards gets o and the log-normaliser of both, so that the weights are those of the whole.
+// Its backward takes no gradient of the log-normaliser; attention_shift works around that. With a window and sinks there
+// are two backwards. Both get the o and the log-normaliser of the whole, so their weights are those of the whole.
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/_flash_attention_backward.h>
@@ -59,7 +59,7 @@ std::string refuses(const Inputs& in, const State& state, const Options& o) {
   return "";
 }
 
-// cuDNN is faster where it can: everything visible, nothing but o wanted.
+// If everything is visible and only o is wanted, cuDNN can run it and is faster.
 bool suits(const Inputs&, const State& state, const Options& o) {
   return !attention_is_plain(state, o);
 }
@@ -74,7 +74,7 @@ cuda::Strided tokens_of(const at::Tensor& x) {
 }
 cuda::Strided slots_of(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), 0, x.stride(1)}; }
 
-// One call as flash attention sees it.
+// One call, prepared for flash attention.
 struct Problem {
   at::Tensor q, k, v;                // (B,T,H,K), (B,S+T,G,K); packed: (tokens,heads,K)
   std::optional<at::Tensor> starts;  // packed: (n+1), int32
@@ -99,7 +99,7 @@ struct Problem {
       S = state.parts[0].size(2);
       longest_k += S;
       const bool grown =
-          !next.empty() && o.window == 0;  // then it holds all keys, and nothing is copied
+          !next.empty() && o.window == 0;  // then the state holds all keys: nothing is copied
       const auto all = [&](size_t part, const at::Tensor& own) {
         if (grown) return readable(next.parts[part].transpose(1, 2));
         return at::cat({state.parts[part].detach().transpose(1, 2), own}, 1);
@@ -116,7 +116,7 @@ struct Problem {
     }
   }
 
-  // What the kernels of sinks.cu read; o and norm stand in for each other's pass.
+  // Parameters for the kernels of sinks.cu.
   cuda::AttentionSinks sink_problem(const Options& o, const at::Tensor& y, const at::Tensor& norm)
       const {
     cuda::AttentionSinks p{};
@@ -148,7 +148,7 @@ void for_sinks(cuda::AttentionSinks p, F&& run) {
   }
 }
 
-// norm (H,tokens) or (B,H,T), as torch has it, as (B,T,H).
+// torch's norm, (H,tokens) or (B,H,T), as (B,T,H).
 at::Tensor outer_norm(const at::Tensor& norm, bool packed) {
   return packed ? norm.t().unsqueeze(0) : norm.transpose(1, 2);
 }
@@ -212,7 +212,7 @@ Result forward(const Inputs& in, const State& state, const Options& o, Saved* sa
   return y;
 }
 
-// Gradients of tensors through plain code that makes `outputs` of them.
+// Gradients of tensors through plain tensor operations that compute `outputs` from them.
 template <class F>
 std::vector<at::Tensor> through(
     const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& grads, F&& outputs
@@ -285,7 +285,7 @@ std::vector<at::Tensor> backward(
   }
   const at::Tensor none, starts = x.starts.value_or(none);
   const auto line = [&](const at::Tensor& z) { return packed ? z.squeeze(0) : z; };
-  const at::Tensor random = at::empty({2}, norm.options().dtype(at::kLong));  // of a dropout of 0
+  const at::Tensor random = at::empty({2}, norm.options().dtype(at::kLong));  // no dropout: unused
   auto [dq, dk, dv] = at::_flash_attention_backward(
       line(read.grad),
       x.q,

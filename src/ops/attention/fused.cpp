@@ -22,7 +22,7 @@ bool wants_gradient(const Inputs& in, const State& state) {
   return any;
 }
 
-// Torch's CPU function of the log-normaliser as well, which it does not differentiate.
+// Whether torch's CPU function can be used, which also returns the log-normaliser but has no gradient.
 bool has_norm(const Inputs& in, const State& state) {
   return in.v.is_cpu() && in.q.size(3) == in.v.size(3) && !wants_gradient(in, state);
 }
@@ -54,13 +54,13 @@ Result attend(
   return y;
 }
 
-// A mask per row and head of k, v (B|1,G|1,1,C,n) as one per query head.
+// A mask per row and key/value head (B|1,G|1,1,C,n) as a mask per query head.
 at::Tensor for_heads(const at::Tensor& mask, int64_t r) {
   const at::Tensor own = mask.squeeze(2);
   return own.size(1) == 1 ? own : own.repeat_interleave(r, 1);
 }
 
-// All past tokens, then the tokens of this call, merged: no mask.
+// Attends to all past tokens, then to the tokens of this call, and merges the two: needs no mask.
 Result after_state(const Inputs& in, const State& state, double scale) {
   const at::Tensor q = heads_first(in.q);
   const auto cached = [&](size_t part) { return state.parts[part].to(q.scalar_type()); };
@@ -68,7 +68,7 @@ Result after_state(const Inputs& in, const State& state, double scale) {
   return merge(attend(q, cached(0), cached(1), {}, false, scale, true), own);
 }
 
-// A CPU computes in fp32 whatever the inputs are.
+// On a CPU narrow inputs are computed in fp32.
 Inputs as_computed(const Inputs& given) {
   Inputs in = given;
   const at::ScalarType type = given.v.is_cpu() ? state_dtype(given) : given.v.scalar_type();

@@ -1,11 +1,11 @@
-// The sinks beside a window, merged into what flash attention has computed over the window; and the gradient of the
-// log-normaliser for a backward that has no place for it.
+// Adds the sinks of a window to the result of flash attention over the window. And attention_shift: the gradient of the
+// log-normaliser for a backward that does not take one.
 //
 //   forward    x_s = scale q.k_s     n' = log(e^n + sum_s e^{x_s})     o' = e^{n-n'} o + sum_s e^{x_s-n'} v_s
 //   backward   p_s = e^{x_s - n'}    dx_s = p_s (do.v_s - do.o' + dn)  dq += scale dx_s k_s   dk_s += scale dx_s q   dv_s += p_s do
 //
-// A block owns kRows rows t of one (b, query head), L neighbouring lanes a row at a time and 8 columns each: rows are read once
-// and written once. Keys and values of the sinks are in registers.
+// A block owns kRows rows t of one (b, query head). L neighbouring lanes own one row at a time, 8 columns each. A row is read
+// once and written once. Keys and values of the sinks are in registers.
 #include "cuda/launch.cuh"
 #include "ops/attention/attention.cuh"
 #include "ops/attention/vectors.cuh"
@@ -26,7 +26,7 @@ __device__ uint4* row_to(const Strided& x, int64_t b, int64_t t, int64_t h, int 
   return reinterpret_cast<uint4*>(static_cast<T*>(x.data) + b * x.b + t * x.t + h * x.h + column);
 }
 
-// What a lane knows of its block: its columns of the sinks.
+// What a lane holds of its block: its columns of the sinks' keys and values.
 template <class T, int L>
 struct Place {
   int lane, group, h, g, column;
@@ -55,7 +55,7 @@ struct Place {
       v[s] = there ? *at_slot(p.values) : uint4{};
     }
   }
-  // Sinks of these that the query at t reads.
+  // How many of these sinks the query at t reads.
   __device__ int visible(const AttentionSinks& p, int64_t t) const {
     const int64_t all = seen + t - p.window + 1 - p.first;
     return int(max(int64_t(0), min(int64_t(p.count), all)));
@@ -75,7 +75,7 @@ template <class T, int L>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const __grid_constant__ AttentionSinks p) {
   const Place<T, L> at(p);
-  if (at.seen + at.end - 1 < p.window + p.first) return;  // no row of the block reads one
+  if (at.seen + at.end - 1 < p.window + p.first) return;  // no row of the block reads a sink
   for (int64_t from = at.start; from < at.end; from += kThreads / L) {
     const int64_t t = min(from + at.group, at.end - 1);
     const bool there = from + at.group < at.end;
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Eight lanes a row, whatever its width.
+// Eight lanes own a row of any width.
 __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__ AttentionShift p) {
   using T = __nv_bfloat16;
   constexpr int L = 8;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__
 #pragma unroll
   for (int d = L / 2; d > 0; d /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
   const bool none = !(most >= kLeast);
-  const float unit = none ? kLeast : most;  // squares of do / unit neither vanish nor overflow
+  const float unit = none ? kLeast : most;  // so squares of do / unit neither vanish nor overflow
   for (int column = 8 * lane; column < p.V; column += 8 * L) {
     float grad[8];
     unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());

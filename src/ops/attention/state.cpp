@@ -11,19 +11,19 @@ namespace {
 
 at::Tensor heads_first(const at::Tensor& x) { return x.transpose(1, 2); }  // (B,T,G,X) -> (B,G,T,X)
 
-// Whether every row has seen all its sinks, as far as can be known without waiting for a GPU.
+// Whether every row has surely seen all its sinks, decided without waiting for a GPU.
 bool complete(const State& state, int64_t sinks) {
   if (least_appended(state.parts[0]) >= sinks) return true;
   const at::Tensor& seen = state.parts[2];
   return seen.is_cpu() && (seen >= sinks).all().item<bool>();
 }
 
-// Sinks `old` (B,G,N,X), of which `seen` are there, and the first of the new tokens x (B,T,G,X).
+// Fills the sinks `old` (B,G,N,X), of which `seen` are filled, with the first of the new tokens x (B,T,G,X).
 at::Tensor with_first(const at::Tensor& old, const at::Tensor& seen, const at::Tensor& x) {
   const int64_t N = old.size(2), T = std::min(N, x.size(1));
   const at::Tensor rows = heads_first(x.narrow(1, 0, T)).to(old.scalar_type());  // (B,G,T,X)
   const at::Tensor position = seen.unsqueeze(-1) + at::arange(T, seen.options());
-  const at::Tensor slot = position.clamp_max(N).unsqueeze(-1);  // N: one slot to drop into
+  const at::Tensor slot = position.clamp_max(N).unsqueeze(-1);  // slot N is dropped afterwards
   const at::Tensor room = at::constant_pad_nd(old, {0, 0, 0, 1});
   return room.scatter(2, slot.expand_as(rows), rows).narrow(2, 0, N).contiguous();
 }

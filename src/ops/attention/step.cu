@@ -1,10 +1,10 @@
-// `attention`, one token: keys and values are read once.
+// `attention`, one token: each key and value is read once.
 //
 //   x_s = scale q.k_s        m = max_s x_s        o = sum_s 2^{x_s - m} v_s / sum_s 2^{x_s - m}       x in units of log 2
 //
-// A block owns a span of the keys of one (b, head of k and v) for up to four query heads, L neighbouring lanes own one key of
-// 16: each reads 16 bytes of it at a time and has its own columns of q and o in registers. What the lanes of a key have
-// summed is merged in shared memory, what the blocks of a row have by the last of them to arrive.
+// A block owns a span of the keys of one (b, key/value head), for up to four query heads. L neighbouring lanes share a key;
+// each lane reads 16 bytes of it at a time and holds its columns of q and o in registers. The sums of the groups of lanes
+// are merged in shared memory. The sums of the blocks of a row are merged by the block that finishes last.
 #include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/attention/attention.cuh"
@@ -16,7 +16,7 @@ namespace {
 constexpr int kThreads = 128;
 constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 
-// The keys of a row, in the order in which blocks share them: the cache, the token itself, the sinks beside the window.
+// The keys of a row in the order in which blocks divide them: the cache, the token itself, the sinks outside the window.
 template <class T>
 struct Row {
   const T *keys, *values, *key, *value, *sink_keys, *sink_values;
@@ -45,7 +45,7 @@ struct Row {
   }
 };
 
-// What a lane has of R query heads: its columns of q, and its sums over the keys that it has seen.
+// What a lane holds of R query heads: its columns of q, and its sums over the keys so far.
 template <class T, int L, int N, int R>
 struct Heads {
   static constexpr int E = 16 / int(sizeof(T)), kGroups = kThreads / L, kColumns = L * N * E;
@@ -86,7 +86,7 @@ struct Heads {
     }
   }
 
-  // Scores to weights 2^{x - m}, and the sums so far to the new m.
+  // Turns scores into weights 2^{x - m}, and rescales the sums so far to the new maximum m.
   __device__ void weigh(float (&x)[kAhead][R]) {
 #pragma unroll
     for (int h = 0; h < R; ++h) {
@@ -117,7 +117,7 @@ struct Heads {
         for (int e = 0; e < E; ++e) o[h][n][e] += weight[h] * value[n][e];
   }
 
-  // Keys from + group, from + group + kGroups, ..: kAhead of them, where they are before `end`.
+  // Reads up to kAhead keys before `end`: from + group, from + group + kGroups, ..
   __device__ void read(
       const AttentionStep& p, const Row<T>& row, int64_t from, int64_t end, int lane
   ) {
@@ -151,7 +151,7 @@ struct Heads {
   }
 };
 
-// Column i of n results over disjoint keys as one; columns V and V + 1 of a result are m and l.
+// Merges column i of n results over disjoint keys. Columns V and V + 1 of a result are m and l, the sum of the weights.
 struct Merged {
   float m = -INFINITY, l = 0.f, o = 0.f;
 

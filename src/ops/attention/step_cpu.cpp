@@ -37,7 +37,7 @@ struct Keys {
   int64_t count = 0;
 };
 
-// r queries over some keys: the largest score, the sum of the weights relative to it, and so weighted values.
+// r queries over some keys: the largest score m, the sum l of the weights e^{x - m}, and o, the values with these weights.
 template <class A>
 struct Sums {
   const A* q;    // (r,K), scaled, padded with zeros to whole vectors
@@ -124,7 +124,7 @@ HORNER_INLINE void add_all(const Sums<A>& s, const Keys<T>& keys) {
   }
 }
 
-// The same loops for what the machine has; the compiler picks the instructions by the target.
+// The same loops for several targets; the compiler picks the instructions of each.
 template <class A, class T>
 [[gnu::target("avx512f,avx512bw,avx512vl,avx512dq,fma")]] void add_avx512(
     const Sums<A>& s, const Keys<T>& keys
@@ -149,8 +149,8 @@ auto chosen_loop() {
   return avx512 ? &add_avx512<A, T> : avx2 ? &add_avx2<A, T> : &add_plain<A, T>;
 }
 
-// The OpenMP runtime that torch runs on. at::parallel_for has one thread where a program is built without OpenMP, and a
-// second pool of threads would wait for the cores on which torch's own threads spin.
+// The OpenMP runtime that torch uses. This program is built without OpenMP, so at::parallel_for would have one thread here. A
+// second pool of threads would compete with torch's threads, which spin on the same cores.
 using Parallel = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
 Parallel torch_threads() {
   static const Parallel parallel = [] {
@@ -160,7 +160,7 @@ Parallel torch_threads() {
   return parallel;
 }
 
-// f(i) for i < n on torch's threads, where there are enough bytes to read.
+// f(i) for i < n; on torch's threads if there are enough bytes to read.
 template <class F>
 void for_each_task(int64_t n, int64_t bytes, const F& f) {
   struct Shared {
@@ -206,7 +206,7 @@ struct Step {
     caches.push_back(readable(sinks.v));
   }
 
-  // Slots follow each other in memory; rows and heads may stand anywhere.
+  // Slots must be contiguous; rows and heads may have any stride.
   static at::Tensor readable(const at::Tensor& x) {
     const at::Tensor y = x.to(c10::CppTypeToScalarType<T>::value);
     const int64_t X = y.size(3);

@@ -2,8 +2,8 @@
 //
 //   m = max_s x_s        l = sum_s e^{x_s - m}        o = sum_s e^{x_s - m} v_s / l
 //
-// over parts of 1,024 keys, which threads share, merged at the end. The parts count from a row's first token, so that a
-// row's bits depend neither on the other rows nor on the number of threads.
+// Threads take parts of 1,024 keys, and the parts are merged at the end. Parts are counted from a row's first token, so the
+// bits of a row depend neither on the other rows nor on the number of threads.
 #pragma once
 
 #include "ops/op.h"

@@ -17,7 +17,7 @@ namespace horner {
 namespace {
 
 constexpr int64_t kShare = 512, kLeastShare = 64;  // keys of a block
-constexpr int64_t kBlocks = 8;  // blocks that a multiprocessor shall have, or more
+constexpr int64_t kBlocks = 8;                     // at least this many blocks per multiprocessor
 constexpr int64_t kMostSplits = 128;
 
 std::string refuses(const Inputs& in, const State& state, const Options& o) {
@@ -49,7 +49,7 @@ at::Tensor readable(const at::Tensor& x) {
   const at::Tensor y = x.detach();
   return aligned(y) ? y : y.clone(at::MemoryFormat::Contiguous);
 }
-at::Tensor readable_cache(const at::Tensor& x) {  // slots follow each other
+at::Tensor readable_cache(const at::Tensor& x) {  // contiguous slots
   const bool dense = x.size(2) <= 1 || x.stride(2) == x.size(3);
   return dense ? readable(x) : x.detach().clone(at::MemoryFormat::Contiguous);
 }

@@ -1,4 +1,4 @@
-// Sixteen numbers at a time, in whatever registers the caller's target has: everything is inlined into it.
+// Sixteen numbers at a time. Everything is inlined into the caller and uses the registers of the caller's target.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -41,7 +41,7 @@ HORNER_INLINE Vector<float> load(const c10::BFloat16* x) {
   return y;
 }
 
-// The first n of them; zeros follow.
+// The first n numbers, then zeros.
 template <class T>
 HORNER_INLINE auto load_some(const T* x, int64_t n) {
   T padded[kLanes] = {};

@@ -1,7 +1,7 @@
 // `delta`, level 2: chunks of 64 tokens, in bf16 with fp32 sums, any GPU from sm_80 on: mma.sync, and wgmma on sm_90a.
 //
-// Inside a chunk G_t = g_1 + .. + g_t, M_ts = exp(G_t - G_s) for s <= t; S enters it, Z is the gradient of the state
-// that leaves it. E are the errors, not yet times beta, so that nothing is divided by beta:
+// Inside a chunk G_t = g_1 + .. + g_t and M_ts = exp(G_t - G_s) for s <= t. S enters the chunk, Z is the gradient of the state
+// that leaves it. E are the errors before the factor beta, so nothing is divided by beta:
 //
 //   solve      A = (I + strict_lower(M * K K^T) diag(b))^-1      every chunk by itself, fp32
 //              P = scale (M * Q K^T) diag(b)
@@ -18,8 +18,8 @@
 //              db_s = k_s.y_s + sum_t F_ts
 //              dg_i = sum_{t>=i} (q_t.x_t + k_t.z_t) + sum_{s<i} b_s k_s.y_s + sum_{s<i<=t} b_s F_ts + e^{G_C} <Z, S>
 //
-// Sweeps carry the state transposed, in registers: a warp owns 16 value columns, which no other needs, as the 16 rows
-// of all its products; 16 x 64 results over tokens, rounded, are its next operand.
+// Sweeps carry the state transposed, in registers. A warp owns 16 value columns; they are the 16 rows of all its products,
+// and no other warp needs them. A 16 x 64 result over tokens, rounded, is the warp's next operand.
 #pragma once
 
 #include "cuda/chunks.cuh"
@@ -35,9 +35,9 @@ template <int kN>
 using Columns = float[kN][4];
 using Product = Columns<8>;
 
-// Where a lane reads four 8x8 matrices of a tile: at rows lane % 16, a unit further from lane 16 on; or eight rows
-// further from lane 16 on, a unit further every other eight lanes. All its rows have one swizzle, lane % 8: two units
-// further is an exclusive or with 32, sixteen rows further are 2048 bytes.
+// Addresses at which a lane reads four 8x8 matrices of a tile. Either: rows lane % 16, one unit further for lanes >= 16. Or:
+// eight rows further for lanes >= 16, one unit further for every second group of eight lanes. All rows of a lane have the
+// same swizzle, lane % 8. So two units further is an exclusive or with 32, and sixteen rows further are 2048 bytes.
 struct Reader {
   uint32_t rows, halves;
   __device__ explicit Reader(const Place& me)
@@ -48,7 +48,7 @@ __device__ inline uint32_t step_address(uint32_t tiles, uint32_t offset, int ste
   return tiles + (step / 4) * kTileBytes + (offset ^ (step % 4 * 32));
 }
 
-// Operand a: 16 rows of tiles, columns 16 step ..; or 16 columns of them as rows, over rows 16 step ..
+// Operand a. load_rows: 16 rows of tiles, columns from 16 step on. load_columns: 16 columns as rows, over rows from 16 step on.
 __device__ inline void load_rows(
     uint32_t (&a)[4], uint32_t tiles, int stripe, int step, const Reader& at
 ) {
@@ -60,7 +60,7 @@ __device__ inline void load_columns(
   load_matrices_transposed(a, step_address(tiles, at.halves, stripe) + step * 2048);
 }
 
-// d += a X^T: columns of d are rows of the tiles X, from 16 first on; a has columns 16 step .. of X.
+// d += a X^T. Columns of d are rows of the tiles X, from 16 first on; a covers the columns of X from 16 step on.
 template <int kN>
 __device__ void add_rows(
     Columns<kN>& d, const uint32_t (&a)[4], uint32_t tiles, int step, int first, const Reader& at
@@ -75,8 +75,7 @@ __device__ void add_rows(
     multiply(d[2 * n + 1], a, b[2], b[3]);
   }
 }
-// d += a X: columns of d are columns of the tile X from 16 first on, up to 16 last + 15 of them; a has rows 16 step ..
-// of X.
+// d += a X. Columns of d are columns 16 first .. 16 last + 15 of the tile X; a covers the rows of X from 16 step on.
 template <int kN>
 __device__ void add_columns(
     Columns<kN>& d,
@@ -97,11 +96,11 @@ __device__ void add_columns(
   }
 }
 
-// The same of four warps with all 64 rows of tiles, for operands a of all steps. On sm_90a the four make one
-// instruction, which runs on while others are issued: begin, then products, commit; wait until no more than kPending
-// such groups run, and only then touch what they read and write. kAdd: to d; lower: the tile is a lower triangle.
+// The same by four warps with all 64 rows of the tiles, for the operands a of all steps. On sm_90a the four warps issue one
+// asynchronous instruction: begin_products, products, commit_products. wait_products<kPending> waits until at most kPending
+// groups still run; only then may their operands and results be touched. kAdd: adds to d; lower: the tile is lower triangular.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-__device__ inline void show_tiles() { fence_async_proxy(); }  // to products after the next barrier
+__device__ inline void show_tiles() { fence_async_proxy(); }  // for products after the next barrier
 __device__ inline void begin_products() { product_fence(); }
 __device__ inline void commit_products() { product_commit(); }
 template <int kPending>
@@ -125,7 +124,7 @@ multiply_columns(Product& d, const uint32_t (&a)[4][4], uint32_t tile, bool, con
 #pragma unroll
   for (int j = 0; j < 4; ++j) product<true>(flat(d), a[j], operand(tile + j * 2048), kAdd || j > 0);
 }
-// d += x y^T over 16 kSteps columns of the tiles x and y; transposed: of the rows of one tile, 64 columns.
+// d += x y^T over 16 kSteps columns of the tiles x and y. Transposed: over the rows of one tile, for 64 columns.
 template <bool kTransposeX, bool kTransposeY, int kSteps>
 __device__ void
 multiply_tiles(Product& d, uint32_t x, uint32_t y, bool add, const Reader&, const Place&) {
@@ -181,7 +180,7 @@ __device__ void multiply_tiles(
 }
 #endif
 
-// Columns 16 j .. of a product, rounded, as an operand a.
+// Columns 16 j .. 16 j + 15 of a product, rounded, as an operand a.
 template <int kN>
 __device__ void round_columns(uint32_t (&a)[4], const Columns<kN>& d, int j) {
 #pragma unroll
@@ -189,7 +188,7 @@ __device__ void round_columns(uint32_t (&a)[4], const Columns<kN>& d, int j) {
     a[e] = pack(d[2 * j + e / 2][2 * (e % 2)], d[2 * j + e / 2][2 * (e % 2) + 1]);
 }
 
-// Times a factor per column.
+// d times a factor per column.
 __device__ inline void weigh_columns(Product& d, const float* factors, const Place& me) {
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
@@ -198,8 +197,8 @@ __device__ inline void weigh_columns(Product& d, const float* factors, const Pla
   }
 }
 
-// 16 columns of one row to memory: low are columns 2 i, 2 i + 1 and high 8 more; neighbours swap, so that each has 8
-// bytes. `width` columns are there.
+// Stores 16 columns of one row, of which `width` exist. A lane holds columns 2 i, 2 i + 1 (low) and these + 8 (high).
+// Neighbouring lanes swap, so that each stores 8 bytes.
 __device__ inline void store_sixteen(
     __nv_bfloat16* row, uint32_t low, uint32_t high, bool valid, int width, const Place& me
 ) {
@@ -210,7 +209,7 @@ __device__ inline void store_sixteen(
     *reinterpret_cast<uint2*>(row + column) = odd ? uint2{other, high} : uint2{low, other};
 }
 
-// A product over tokens (16 value columns x 64), rounded to operands, to its rows in memory.
+// Stores a product over tokens (16 value columns x 64), already rounded to operands, to its rows in memory.
 __device__ inline void store_tokens(
     const uint32_t (&a)[4][4],
     const Rows& to,
@@ -230,7 +229,7 @@ __device__ inline void store_tokens(
   }
 }
 
-// What a thread copies of rows of 8 kTiles units: one unit of every kRows-th row, all of one swizzle.
+// What a thread copies of rows of 8 kTiles units: one unit of every kRows-th row, all with the same swizzle.
 template <int kTiles, int kBlock>
 struct Copier {
   static constexpr int kUnits = 8 * kTiles, kRows = kBlock / kUnits;
@@ -239,7 +238,7 @@ struct Copier {
   __device__ explicit Copier(const Place& me) : row(me.thread / kUnits), unit(me.thread % kUnits) {}
 };
 
-// 64 tokens of one head, columns first .. first + 64 kTiles - 1, into tiles; zeros outside.
+// Loads 64 tokens of one head, columns first .. first + 64 kTiles - 1, into tiles; zeros outside.
 template <int kTiles, int kBlock>
 __device__ void load_chunk(
     uint32_t to,
@@ -260,7 +259,7 @@ __device__ void load_chunk(
     from += own.kRows * x.t;
   }
 }
-// kHeight rows of 64 kTiles columns that lie one after the other, into tiles of kHeight rows.
+// Loads kHeight contiguous rows of 64 kTiles columns into tiles of kHeight rows.
 template <int kTiles, int kHeight, int kBlock>
 __device__ void load_matrix(uint32_t to, const void* from, const Place& me) {
   const Copier<kTiles, kBlock> own(me);
@@ -271,7 +270,7 @@ __device__ void load_matrix(uint32_t to, const void* from, const Place& me) {
     copy_async(to + n * own.kRows * 128, first + n * kBlock * 16, true);
 }
 
-// Log2-decay and beta of tokens 2 l and 2 l + 1, for lane l; 0 where there is none.
+// Log2-decay and beta of tokens 2 l and 2 l + 1, for lane l; 0 after the end.
 struct Numbers {
   float2 g, b;
 };
@@ -287,7 +286,7 @@ __device__ inline Numbers load_numbers(
   return {two(p.g), two(p.beta)};
 }
 
-// Sums of the log2-decays since the chunk's start, of tokens 2 l and 2 l + 1, and of all 64.
+// Sums of the log2-decays since the chunk's start: up to tokens 2 l and 2 l + 1, and over all 64.
 struct Since {
   float2 G;
   float all;

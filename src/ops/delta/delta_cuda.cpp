@@ -39,7 +39,7 @@ std::string refuses_chunked(const Inputs& in, const State& state, const Options&
   return refuses_recurrent(in, state, options);
 }
 
-// A call with H heads of everything; q, k, v as given, the rest in the accumulator's type.
+// A call in which every tensor has H heads. q, k, v keep their dtype; the rest is in the accumulator's type.
 struct Problem {
   at::Tensor q, k, v, g, beta, S0;
   int64_t B, T, H, G, K, V;
@@ -47,7 +47,7 @@ struct Problem {
   double scale;
   cudaStream_t stream;
 
-  // bf16_keys: a decay per key in bf16 stays so.
+  // bf16_keys: a decay per key in bf16 stays in bf16.
   Problem(const Inputs& in, const State& state, const Options& options, bool bf16_keys = false)
       : q(in.q.detach()),
         B(q.size(0)),
@@ -74,7 +74,7 @@ struct Problem {
   at::TensorOptions wide_options() const { return q.options().dtype(wide); }
   at::Tensor state(int64_t rows) const { return at::empty({rows, H, K, V}, wide_options()); }
 
-  // The state of a group is that of its first query head; so is the gradient that comes in.
+  // The state of a group is that of its first query head. The incoming gradient of the state goes there too.
   State final_state(const at::Tensor& last) const {
     return {{G == H ? last : last.unflatten(1, {G, H / G}).select(2, 0).contiguous()}};
   }
@@ -157,7 +157,7 @@ Result recurrent(const Inputs& in, const State& state, const Options& options, S
   return y;
 }
 
-// A few rows of the batch at a time: the kernel keeps states.
+// A few rows of the batch at a time, because the kernel keeps many states.
 std::vector<at::Tensor> recurrent_backward(
     const Inputs& in, const State& state, const Options& options, const Saved&, const Result& dy
 ) {

@@ -1,4 +1,4 @@
-// The kernels of `delta`: one token, chunked on tensor cores, and recurrent, the oracle of both.
+// The kernels of `delta`: step for one token, chunked on tensor cores, and recurrent, the oracle of both.
 #pragma once
 
 #include "ops/op.h"

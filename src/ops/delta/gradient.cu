@@ -6,7 +6,7 @@ namespace horner::cuda {
 namespace {
 
 constexpr int kBlock =
-    512;  // four groups of four warps; a warp has a stripe of 16 tokens and 64 columns
+    512;  // four groups of four warps; a warp owns a stripe of 16 tokens and 64 columns
 
 template <int kKeys, int kValues>
 struct Memory {
@@ -17,7 +17,7 @@ struct Memory {
   unsigned char dP[kTileBytes], D[kTileBytes];
   float G[64], b[64], read[64], until[64], kept;  // log2, e^G, e^{G_C-G}, e^{G_C}
   float F_columns[8][64], F_rows[2][64], F_same[64];
-  float rho[4][64], kappa[2][64];  // by 64 keys: q.x, then k.z; k.y
+  float rho[4][64], kappa[2][64];  // for each 64 keys: q.x, then k.z; k.y
   float flow[16];                  // <Z, S>
 };
 
@@ -28,10 +28,10 @@ __device__ void finish_products(Product& x, Product& y) {
   settle_product(y);
 }
 
-// All threads of the block, from wherever they are.
+// A barrier for all threads of the block, which may be on different code paths.
 __device__ void block_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kBlock) : "memory"); }
 
-// Rows times a factor each, and their products with the rows of a tile: x_t.d_t, into sums.
+// Each row of d times its factor. Then x_t.d_t with the rows x of a tile, into sums.
 __device__ void weigh_rows(
     Product& d,
     const float* factors,
@@ -82,8 +82,8 @@ __device__ void store_rows(
   }
 }
 
-// W = M * W b, the gradient of the scores, into its tile; sums of F = M * X W over rows, times b, and columns, and F_tt
-// apart. X are the scores themselves. Strict: s < t, and negative.
+// Writes M * W b, the gradient of the scores, to its tile. Also sums F = M * X * W (X: the scores) over rows (times b) and over
+// columns; F_tt is stored apart. strict: only s < t, with a negative sign.
 template <int kKeys, int kValues>
 __device__ void score_gradient(
     Memory<kKeys, kValues>& m,
@@ -134,7 +134,7 @@ __device__ void score_gradient(
   }
 }
 
-// Two tokens of a lane, and their sums before and after.
+// Numbers of a lane's two tokens. sums_before: over all earlier tokens; sums_from: from this token to the end.
 struct Pair {
   float a, b;
 };
@@ -161,13 +161,13 @@ __device__ Pair sums_from(Pair x, const Place& me) {
   return {after + x.b + x.a, after + x.b};
 }
 
-// A block owns one chunk of one head. Of its groups, the first makes dP and its sums, then dq of the first 64 keys; the
-// second D, and dq of the others; the third and fourth dk of the same keys, first what no score is wanted for.
+// A block owns one chunk of one head. Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then
+// dq of the other keys. Groups 2 and 3 compute dk of the same keys, and begin with the terms that need no scores.
 template <int kKeys, int kValues>
 __global__ void __launch_bounds__(kBlock, 1)
     gradient_kernel(const __grid_constant__ DeltaChunks p) {
   HORNER_DYNAMIC_MEMORY(memory);
-  const uint32_t aside = (1024 - shared_address(memory) % 1024) % 1024;  // tiles want it
+  const uint32_t aside = (1024 - shared_address(memory) % 1024) % 1024;  // aligns the tiles
   Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory + aside);
   const Place me(int(threadIdx.x));
   const Reader reader(me);
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kBlock, 1)
   show_tiles();
   __syncthreads();
 
-  // With 64 keys, the second and fourth group make what the first and third make, and do not store it.
+  // With 64 keys, groups 1 and 3 compute the same as groups 0 and 2, and do not store it.
   const int group = me.warp / 4, stripe = me.warp % 4, part = group % 2, tile = part % (kKeys / 64);
   const uint32_t q = qs + tile * kTileBytes, k = ks + tile * kTileBytes;
   const uint32_t S = shared_address(m.S[tile]), Z = shared_address(m.Z[tile]);

@@ -4,7 +4,7 @@
 // backward, with Z the gradient of S_t:
 //   Z += scale q_t^T do_t    dv = b_t k_t Z    db = e.(k_t Z)    dq = scale do_t S_t^T
 //   dk = b_t e Z^T - dv S^^T    Z^ = Z - k_t^T dv    dg = <Z^, S^>    Z' = diag(a_t) Z^
-// A decay per key has dg of each key: the sum over its row.
+// With a decay per key dg is per key: the sum over its row only.
 #include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/delta/delta.cuh"
@@ -12,7 +12,7 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kLanes = 8;  // that share a column of the state
+constexpr int kLanes = 8;  // lanes that share a column of the state
 constexpr int kColumns = kDeltaColumns, kThreads = kLanes * kColumns, kWarps = kThreads / 32;
 
 template <class A>
@@ -72,7 +72,7 @@ struct Block {
       if (to && mine && r < p.K) static_cast<A*>(to)[(bh * p.K + r) * p.V + column] = X[j];
     }
   }
-  // Registers to scratch and back: place n of this block.
+  // Place n of this block in scratch memory, for its registers.
   __device__ A* place(void* scratch, int64_t places, int64_t n) const {
     return static_cast<A*>(scratch) + ((bh * blocks + block) * places + n) * kRows * kColumns +
            threadIdx.x;

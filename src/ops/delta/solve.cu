@@ -1,4 +1,4 @@
-// `delta`: what a chunk needs of its keys, queries, decays and betas alone (chunked.cuh).
+// `delta`: A, P and the factors of a chunk, which depend only on q, k, g and beta (chunked.cuh).
 #include "ops/delta/solve.cuh"
 
 #include "cuda/launch.cuh"
@@ -36,7 +36,7 @@ __device__ void weigh(
   }
 }
 
-// A block owns one chunk of one head; a warp 16 of its tokens, then a column of blocks of the inverse.
+// A block owns one chunk of one head. A warp owns 16 of its tokens, then a column of blocks of the inverse.
 template <int kKeys>
 __global__ void __launch_bounds__(kBlock, 4) solve_kernel(const __grid_constant__ DeltaChunks p) {
   HORNER_DYNAMIC_MEMORY(memory);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kBlock, 4) solve_kernel(const __grid_constant_
   copy_wait<0>();
   __syncthreads();
 
-  const auto products = [&](Product& d, uint32_t rows) {  // with k, of the warp's tokens
+  const auto products = [&](Product& d, uint32_t rows) {  // of the warp's tokens, with k
 #pragma unroll
     for (int j = 0; j < kKeys / 16; ++j) {
       uint32_t a[4];
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kBlock, 4) solve_kernel(const __grid_constant_
       store_sixteen(rows + 8 * 64 + 16 * j, a[1], a[3], true, 16, me);
     }
   }
-  __syncthreads();  // L is there, and q is read
+  __syncthreads();  // L is complete, and q has been read
   solve_diagonal(m, me.warp, me);
   __syncthreads();
   solve_below(m, me.warp, me);

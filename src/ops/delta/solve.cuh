@@ -1,8 +1,9 @@
-// `delta`: the inverse A = (I + L)^-1 of a chunk's lower triangle, L in blocks of 16 tokens; A has on and below its diagonal
-//   A_JJ = (I + L_JJ)^-1 by substitution,     A_IJ = -A_II sum_{J<=K<I} L_IK A_KJ
-// in fp32 and, for the second, products of operands that are sums of two bf16. A warp has the blocks of column J.
+// `delta`: the inverse A = (I + L)^-1 of a chunk, L strictly lower triangular. In blocks of 16 x 16 tokens:
+//   A_JJ = (I + L_JJ)^-1 by substitution, in fp32
+//   A_IJ = -A_II sum_{J<=K<I} L_IK A_KJ for I > J, by products whose operands are sums of two bf16
+// A warp owns the blocks of column J.
 //
-// Memory is a block's, with  float L[64][68];  float diagonal[4][16][18] (A_JJ);  __nv_bfloat16 inverse[64][64] (A).
+// Memory: a block's shared memory with  float L[64][68];  float diagonal[4][16][18] (A_JJ);  __nv_bfloat16 inverse[64][64] (A).
 #pragma once
 
 #include "ops/delta/chunked.cuh"
@@ -29,7 +30,7 @@ struct Operand {
   }
 };
 
-// d += a B^T, of rows of B in memory: d (16 x 16) has two tiles of 8 columns.
+// d += a B^T, the rows of B in memory. d (16 x 16) is two tiles of 8 columns.
 template <int kStride>
 __device__ void add_product(float (&d)[2][4], const Operand& a, const float* B, const Place& me) {
 #pragma unroll
@@ -42,7 +43,7 @@ __device__ void add_product(float (&d)[2][4], const Operand& a, const float* B, 
   }
 }
 
-// A_JJ: lane c (and c + 16) has column c, x_t = (t == c) - sum_{s<t} L_ts x_s.
+// A_JJ: lane c (and c + 16) computes column c, x_t = (t == c) - sum_{s<t} L_ts x_s.
 template <class Memory>
 __device__ void solve_diagonal(Memory& m, int J, const Place& me) {
   const int c = me.lane % 16;

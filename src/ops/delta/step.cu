@@ -10,8 +10,8 @@ namespace {
 
 constexpr int kThreads = 256, kLanes = 16, kColumns = 4 * kLanes, kParts = kThreads / kLanes;
 
-// A block owns 64 columns of the state of one (b, head of k and v), a thread four of them in every 16th row, in registers.
-// The query heads of a group read it one after the other.
+// A block owns 64 columns of the state of one (b, key/value head). A thread owns four columns of every 16th row, in
+// registers. The query heads of a group read the state one after the other.
 template <class T, int kRows, bool kPerKey>
 __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
     step_kernel(const __grid_constant__ DeltaStep p) {
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
     const bool in = p.first && inside && part + kParts * j < p.K;
     S[j] = in ? __ldcs(reinterpret_cast<const float4*>(from)) : float4{0.f, 0.f, 0.f, 0.f};
   }
-  const int own = int(threadIdx.x);  // a row: all are loaded before one is waited for
+  const int own = int(threadIdx.x);  // a row; all loads are issued before the first is used
   const auto load = [&](const T* x) { return own < p.K ? wide<float>(x[own]) : 0.f; };
   const float key_own = load(row(p.k, head)), query_own = load(row(p.q, head * group));
   const float g = p.g && !kPerKey ? p.g[state] : 0.f, beta = p.beta[state];

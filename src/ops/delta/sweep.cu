@@ -1,5 +1,5 @@
 // `delta`: the two sweeps over time, forward and reverse (chunked.cuh). With a decay per key (per_key/per_key.cuh) q and k
-// come with their factors, those of k for reading and for writing apart.
+// already have their factors; there are two versions of k, one to read the state and one to write it.
 #include "cuda/launch.cuh"
 #include "ops/delta/per_key/per_key.cuh"
 
@@ -11,14 +11,14 @@ constexpr int kBlock = 128;  // four warps of 16 value columns
 template <int kKeys, bool kPerKey>
 struct Stage {
   unsigned char k[kKeys / 64][kTileBytes], q[kKeys / 64][kTileBytes];
-  unsigned char v[kTileBytes];  // or do, in reverse: the block's 64 columns
+  unsigned char v[kTileBytes];  // the block's 64 columns of v; in reverse of do
   unsigned char inverse[kTileBytes], scores[kTileBytes];
 };
 template <int kKeys>
 struct Stage<kKeys, true> : Stage<kKeys, false> {
   unsigned char written[kKeys / 64][kTileBytes];  // Kw
 };
-// e^G, b e^{G_C-G}; the last e^G is e^{G_C}. Per key: e^{G_C}.
+// read = e^G (its last is e^{G_C}), write = b e^{G_C-G}. Per key only kept = e^{G_C}.
 template <int kKeys, bool kPerKey>
 struct TokenFactors {
   float read[64], write[64];
@@ -33,8 +33,8 @@ struct Memory {
   TokenFactors<kKeys, kPerKey> factors[2];
 };
 
-// Dynamic memory begins at a multiple of 1024 bytes, which the tiles want: with room to align it, two blocks would not
-// fit on a multiprocessor.
+// Tiles need an alignment of 1024 bytes, and dynamic memory starts at such an address. We rely on that: with extra room to
+// align it, two blocks would not fit on a multiprocessor.
 template <class Memory>
 __device__ Memory& memory() {
   extern __shared__ __align__(1024) unsigned char dynamic[];
@@ -51,8 +51,8 @@ struct Job {
   int64_t n;
   Span span;
   int chunks;
-  int first;   // value column of the block
-  int column;  // of the warp
+  int first;   // first value column of the block
+  int column;  // first value column of the warp
 
   __device__ Job(const DeltaChunks& p, const Place& me) : h(0, 1) {
     const unsigned blocks = unsigned(p.V + 63) / 64, head = blockIdx.x / blocks;
@@ -65,7 +65,7 @@ struct Job {
   }
 };
 
-// Elements of the state between registers and memory: f(element, address of it).
+// f(element in a register, its address in memory) for each element of the state.
 template <int kKeys, bool kPerKey, class F>
 __device__ void for_state(
     Transposed<kKeys>& S,
@@ -124,7 +124,7 @@ __device__ void load_stage(
   }
 }
 
-// The bf16 state to memory, columns 16 j .. of it.
+// Stores columns 16 j .. 16 j + 15 of the state as bf16.
 template <int kKeys>
 __device__ void store_state(
     void* all,
@@ -153,7 +153,7 @@ __device__ void keep(Transposed<kKeys>& S, const TokenFactors<kKeys, true>& f, c
   for (int n = 0; n < kKeys / 64; ++n) weigh_columns(S[n], f.kept + 64 * n, me);
 }
 
-// The copies of this thread have arrived; after the barrier, those of all have.
+// Waits for the copies of this thread; after the barrier the copies of all threads have arrived.
 __device__ void wait_copies() {
   copy_wait<0>();
   show_tiles();
@@ -165,14 +165,15 @@ __device__ void round_all(uint32_t (&a)[4][4], const Product& d) {
   for (int j = 0; j < 4; ++j) round_columns(a[j], d, j);
 }
 
-// The state, rounded, as operands; and to memory, where it is wanted.
+// The state, rounded, as operands.
 template <int kKeys>
 __device__ void round_state(uint32_t (&a)[kKeys / 16][4], const Transposed<kKeys>& S) {
 #pragma unroll
   for (int j = 0; j < kKeys / 16; ++j) round_columns(a[j], S[j / 4], j % 4);
 }
 
-// kQueries: o is wanted; else E and the states are.
+// A block owns 64 value columns of one (sequence, head) and walks over its chunks. A warp owns 16 columns of the state, in
+// registers. Shared memory: two stages of tiles. kQueries: it computes o; else it stores E and the states.
 template <int kKeys, bool kQueries, bool kPerKey>
 __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constant__ DeltaChunks p) {
   auto& m = memory<Memory<kKeys, kPerKey>>();
@@ -185,7 +186,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
   if (job.chunks > 0) load_stage<kKeys, kQueries, kPerKey>(m, 0, p, p.v, job, 0, start);
   copy_commit();
   for (int i = 0; i < job.chunks; ++i) {
-    const Place me(anew(int(threadIdx.x)));  // addresses are made anew: registers are scarce
+    const Place me(anew(int(threadIdx.x)));  // keep no addresses in registers
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     wait_copies();
@@ -269,7 +270,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
   for_state<kKeys, kPerKey>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
 
-// Bf16 pairs over tokens times a factor per token.
+// A bf16 pair of two tokens times a factor per token.
 __device__ uint32_t weigh_pair(uint32_t two, float2 f) {
   return pack(low_half(two) * f.x, high_half(two) * f.y);
 }

@@ -75,7 +75,7 @@ Result chunked(const Inputs& in, const State& state, const Options& options, Sav
   return chunks_of(options.chunk, in, state, options);
 }
 
-// On a CPU a token of many channels is work enough for one step of the loop, and doubling log C times more.
+// On a CPU with many channels the loop is faster: a step has enough work, and doubling does log C times as much.
 bool suits_loop(const Inputs& in, const State&, const Options&) {
   const int64_t channels = in.v.size(0) * in.v.size(2) * in.v.size(3);
   return in.v.is_cpu() && in.v.size(1) > 1 && channels >= 4096;

@@ -1,4 +1,4 @@
-// `scan`: one pass over memory. Local scans by warps, combined through shared memory.
+// `scan`: one pass over memory. Warps scan their own steps, and combine the results through shared memory.
 #include "ops/scan/scan.cuh"
 
 #include "cuda/decay.cuh"
@@ -8,7 +8,7 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kChannels = 64, kWarps = 8, kSteps = 8;  // of a block; of a warp in one tile
+constexpr int kChannels = 64, kWarps = 8, kSteps = 8;  // of a block; steps of a warp in a tile
 constexpr int kTime = kWarps * kSteps;
 
 template <class T>
@@ -26,8 +26,8 @@ __device__ void store_two(T* p, float2 v) {
   *reinterpret_cast<Two<T>*>(p) = {narrow<T>(v.x), narrow<T>(v.y)};
 }
 
-// kTime rows of 64 channels into shared memory; zeros outside [0, T) and beyond C. h is shifted: row -1 is
-// the state that enters, which the reader knows.
+// Loads kTime rows of 64 channels into shared memory; zeros outside [0, T) and beyond C. For h the rows start at t0 - 1; the
+// reader replaces row -1 of the sequence by the initial state.
 template <class T>
 __device__ void load_rows(T* to, const T* from, int64_t t0, int64_t T_, int64_t C, int64_t c0) {
   constexpr int kUnit = 16 / sizeof(T), kUnits = kChannels / kUnit;
@@ -51,7 +51,7 @@ struct BackwardStage {
   TV h[kTime][kChannels];  // h_{t-1} in row t
 };
 
-// What a warp's steps do to a value that enters: x -> e^g x + b, for two channels.
+// The effect of a warp's steps on an entering value: x -> e^g x + b, for two channels.
 struct Affine {
   float2 g, b;
 };
@@ -61,9 +61,8 @@ __device__ float2 multiply_add(float2 a, float2 x, float2 b) {
   return {a.x * x.x + b.x, a.y * x.y + b.y};
 }
 
-// The value that enters this warp, given what enters the tile, through the warps before it (kReverse: from
-// the last). Decays are summed, not multiplied, and taken exactly once per tile: with hardly any decay the
-// errors of a would otherwise pile up over time.
+// The value that enters this warp: what enters the tile, passed through the warps before it (kReverse: after it). Log-decays
+// are summed and exponentiated once per tile. Products of a would add up rounding errors when there is hardly any decay.
 template <bool kReverse>
 __device__ float2
 entering(const Affine (&all)[kWarps][32], float2 x, int warp, int lane, float2& leaving) {
@@ -80,8 +79,8 @@ entering(const Affine (&all)[kWarps][32], float2 x, int warp, int lane, float2& 
   return mine;
 }
 
-// A block owns 64 channels of one batch row and all of time, in tiles of kTime steps, the next of which is
-// loading. A warp owns kSteps steps of the tile, a lane two channels.
+// A block owns 64 channels of one batch row and walks over time in tiles of kTime steps; the next tile loads meanwhile. A
+// warp owns kSteps steps of the tile, a lane two channels.
 template <class TG, class TV>
 __global__ void __launch_bounds__(kWarps * 32) forward_kernel(const Scan p) {
   extern __shared__ __align__(16) unsigned char raw[];
@@ -169,7 +168,7 @@ __global__ void __launch_bounds__(kWarps * 32) backward_kernel(const Scan p) {
 #pragma unroll
     for (int n = kSteps - 1; n >= 0; --n) {
       const int r = warp * kSteps + n;
-      const float2 gn = load_two(&s.g[r][2 * lane]);  // after the end g = 0, dh = 0: w passes
+      const float2 gn = load_two(&s.g[r][2 * lane]);  // after the end g = 0, dh = 0: w is unchanged
       x[n] = load_two(&s.dh[r][2 * lane]);
       a[n] = exp_two(gn);
       f = {{f.g.x + gn.x, f.g.y + gn.y}, {a[n].x * (f.b.x + x[n].x), a[n].y * (f.b.y + x[n].y)}};

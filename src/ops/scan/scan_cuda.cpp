@@ -18,7 +18,7 @@ std::string refuses(const Inputs& in, const State&, const Options&) {
   return "";
 }
 
-// The tensors of a call as the kernels read them, kept alive beside the pointers to them.
+// The tensors of a call, prepared for the kernels. It keeps them alive while pointers to them are in use.
 struct Problem {
   at::Tensor g, v, first;
   cuda::Scan p;

@@ -6,17 +6,17 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kBlock = 256, kGroups = 2;  // of four warps; a group has every other slice
+constexpr int kBlock = 256, kGroups = 2;  // groups of four warps; a group owns every second slice
 
-// Where gradients come from: the state that enters, the other stripe of the half of the chunk, the other half, the
-// gradient of the state that leaves.
+// Where gradients of a stripe come from: the entering state, the other stripe of its half chunk, the other half chunk, the
+// gradient of the leaving state.
 enum Source { kEntering, kNear, kFar, kLeaving };
 
-// What the warps of a group share, of one slice.
+// What the warps of a group share for one slice.
 struct SliceMemory {
   uint4 q[2][256], k[2][256];        // rows of levels 16 and 32: of q and k
-  float totals[kStripes][kSlice];    // log2-decays
-  float flows[4][kStripes][kSlice];  // of each Source
+  float totals[kStripes][kSlice];    // log2-decays of each stripe
+  float flows[4][kStripes][kSlice];  // flow from each Source
   float through[kStripes][kSlice];   // rowsum(S * Z) in four parts, by place
 };
 
@@ -25,11 +25,11 @@ struct Memory {
   unsigned char S[kKeys / 64][kValues * 128], Z[kKeys / 64][kValues * 128];  // transposed
   unsigned char out[kValues / 64][kTileBytes], dv[kValues / 64][kTileBytes];
   unsigned char error[kValues / 64][kTileBytes];
-  SliceMemory slice[kGroups][2];  // two, so that the next may begin while the last is read
+  SliceMemory slice[kGroups][2];  // two: the next slice can start while this one is read
   float b[64], db[kGroups][64];
 };
 
-// d = rows of this stripe (tokens by values) times a state (values by keys): tokens by keys of a slice.
+// d = rows of this stripe (tokens by values) times a state (values by keys): tokens by the keys of a slice.
 template <int kValues>
 __device__ void multiply_slice(
     Values& d, uint32_t rows, uint32_t state, float factor, int slice, const Place& me
@@ -53,14 +53,14 @@ __device__ void multiply_slice(
   for (int e = 0; e < 16; ++e) d[e / 4][e % 4] *= factor;
 }
 
-// Of a slice: gradients of q and k, of g by the flows inside the stripe, and of b. A term is a part of the gradient of q
-// (late rows), of k as it is read (late) or of k as it is written, which counts times b (early).
+// Gradients of q, k, g and b for one slice; of g only the flows inside the stripe. A term is a part of the gradient of q (late
+// rows), of k that reads (late rows), or of k that writes, which is multiplied by b (early rows).
 struct Gradients {
   Values q = {}, k = {}, g = {};
-  float b[2];  // of the tokens
+  float b[2];  // db of the two tokens
   float db[2];
 
-  // Of token r + 8 h; flow: what flows from it.
+  // Adds a term of token r + 8 h. flow: x term, what flows from this token.
   __device__ void add_query(Values& flow, const Values& term, const Raw& x, int h) {
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
@@ -93,7 +93,7 @@ __device__ void times(Values& y, const Values& factor) {
   for (int e = 0; e < 16; ++e) y[e / 4][e % 4] *= factor[e / 4][e % 4];
 }
 
-// Sums of flows over tokens are products with patterns of ones, of operands that are sums of two bf16.
+// Flows as operands, each the sum of two bf16. Their sums over tokens are products with patterns of ones.
 struct Flow {
   uint32_t high[2][4], low[2][4];
   __device__ explicit Flow(const Values& x) {
@@ -115,7 +115,7 @@ struct Flow {
   }
 };
 
-// Rows of a level: q or k where it is late, b k where it is early.
+// Rows of a level: q or k of late tokens, b k of early ones.
 __device__ void level_rows(
     Fragment& m, const Values& factor, int h, bool late, uint4 row, uint4 key, float b
 ) {
@@ -126,7 +126,7 @@ __device__ void level_rows(
   m.set(h, either(late, row, key), own);
 }
 
-// A level inside the stripe.
+// Adds a level inside the stripe.
 __device__ void add_level(
     Gradients& grad,
     const Symmetric& W,
@@ -168,7 +168,7 @@ __device__ void add_level(
   Flow(flow).sum(grad.g, level_pattern(half, true, me).a);
 }
 
-// Rows of level 16 or 32 of this stripe to where the others find them.
+// Stores the rows of level 16 or 32 of this stripe for the other warps.
 template <int kHalf>
 __device__ void share_rows(
     SliceMemory& m, const Values& since, const Raw& x, const Gradients& grad, const Place& me
@@ -186,8 +186,8 @@ __device__ void share_rows(
   k.store(m.k[kHalf / 32] + 64 * me.warp, me.lane);
 }
 
-// What comes from outside the stripe: y is of q and k by W or a state, z of k and k by U. total: its flow through the
-// stripe.
+// Adds what comes from outside the stripe. y: pairs of q and k with W, or a state; z: pairs of k and k with U. total: the flow
+// that crosses the whole stripe.
 __device__ void add_source(
     Gradients& grad,
     Values& y,
@@ -247,7 +247,7 @@ __device__ void multiply_others(
   }
 }
 
-// rowsum(S * Z) of a slice over a fourth of the values.
+// rowsum(S * Z) of a slice over a quarter of the values.
 template <int kValues>
 __device__ void sum_through(
     float* through, const unsigned char* S, const unsigned char* Z, int slice, const Place& me
@@ -269,7 +269,7 @@ __device__ void sum_through(
   if (me.r == 0) store_eight(through + kSlice * me.warp + 8 * me.i, sum);
 }
 
-// The flows of other stripes, and of what passes through the chunk, into dg.
+// Adds to dg the flows of other stripes, and what flows through the whole chunk.
 __device__ void add_outside(Gradients& grad, const SliceMemory& m, const Place& me) {
   float all[8] = {}, rest[8] = {};
 #pragma unroll 1
@@ -291,8 +291,8 @@ __device__ void add_outside(Gradients& grad, const SliceMemory& m, const Place& 
   }
 }
 
-// A block owns one chunk of one head, a group of four warps every other slice of its keys, a warp one stripe. Shared
-// memory: S, Z, do, dv and E as they come; rows of levels 16 and 32 of one slice of each group.
+// A block owns one chunk of one head, a group of four warps every second slice of its keys, a warp one stripe. Shared memory:
+// S, Z, do, dv, E, and for each group the rows of levels 16 and 32 of one slice.
 template <int kKeys, int kValues>
 __global__ void __launch_bounds__(kBlock, 1)
     key_gradient_kernel(const __grid_constant__ DeltaChunks p) {
@@ -387,7 +387,7 @@ __global__ void __launch_bounds__(kBlock, 1)
       add_source(grad, y, z, factors, since, x, own.flows[source][me.warp], me);
     }
 #pragma unroll
-    for (int e = 0; e < 16; ++e) {  // a token with itself
+    for (int e = 0; e < 16; ++e) {  // the pair of a token with itself
       const int of = e / 2 % 2, key = e / 4 * 2 + e % 2;
       const float k = element(x.k[of], key), q = W.same[of] * element(x.q[of], key);
       grad.q[e / 4][e % 4] += W.same[of] * grad.b[of] * k;

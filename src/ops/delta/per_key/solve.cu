@@ -1,4 +1,4 @@
-// `delta` with a decay per key: what a chunk needs of its keys, queries, decays and betas alone (per_key.cuh).
+// `delta` with a decay per key: A, P, Kr, Qr and Kw of a chunk, which depend only on q, k, g and beta (per_key.cuh).
 #include "ops/delta/solve.cuh"
 
 #include "cuda/launch.cuh"
@@ -13,7 +13,7 @@ struct Memory {
   float L[64][68];
   float diagonal[4][16][18];  // A_JJ
   float b[64];
-  float totals[2][kStripes][kSlice];  // log2-decays of the stripes, of one slice and the next
+  float totals[2][kStripes][kSlice];  // log2-decays of the stripes, for this slice and the next
   union {
     uint4 early[256];  // rows of levels 16 and 32, of one slice
     __nv_bfloat16 inverse[64][64];
@@ -29,7 +29,7 @@ __device__ void square_of(Square& x, const InnerScores<false>& inner) {
     x[1][e] = e < 2 ? 0.f : inner.near[e];
   }
 }
-// Its place in L: of this warp's rows and block column J. f(element of L, element of x).
+// f(element of L, element of x) for this warp's rows and block column J of L.
 template <class F>
 __device__ void for_square(Memory& m, int J, const Place& me, F&& f) {
 #pragma unroll
@@ -39,12 +39,12 @@ __device__ void for_square(Memory& m, int J, const Place& me, F&& f) {
       f(m.L[16 * me.warp + me.r + 8 * (e / 2)][16 * J + 8 * n + 2 * me.i + e % 2], n, e);
   }
 }
-// Of a warp's rows with all before them: q with k. Those of k with k are summed in L, but for the warp's own tokens.
+// Products q.k of a warp's rows with all earlier tokens. Products k.k are summed in L, except for the warp's own tokens.
 struct Scores {
   InnerScores<false> inner;
   Square from16[1] = {}, from32[2] = {};
 
-  // Of block column J; 0 after the warp's own.
+  // Element of block column J; 0 for columns after the warp's own.
   __device__ float at(int J, int n, int e, const Place& me) const {
     if (J > me.warp) return 0.f;
     if (J == me.warp) {
@@ -57,7 +57,7 @@ struct Scores {
   }
 };
 
-// Rows r and r + 8 of a slice, where key 8 i + 2 j + e has place 8 j + 2 i + e.
+// Stores rows r and r + 8 of a slice; key 8 i + 2 j + e goes to place 8 j + 2 i + e.
 template <int kKeys>
 __device__ void store_slice(const Fragment& m, __nv_bfloat16* tile, int slice, const Place& me) {
 #pragma unroll
@@ -73,7 +73,7 @@ __device__ void weigh_rows(Fragment& m, const uint4 (&rows)[2], const Values& fa
   m.set(1, rows[1], factor);
 }
 
-// Rows of q and k times the factors of the way to the chunk's start, and of k to its end, to memory.
+// Stores q and k times the decay since the chunk's start, and k times the decay until its end.
 template <int kKeys>
 __device__ void store_weighed(
     const DeltaChunks& p,
@@ -103,7 +103,7 @@ __device__ void store_weighed(
   store_slice<kKeys>(rows, to(p.write_k), slice, me);
 }
 
-// Levels inside a stripe: k with k, and q with k, of which only late rows count.
+// Levels inside a stripe: k with k, and q with k. Only late rows of q are used.
 struct InnerRows {
   Fragment k, q;
   __device__ InnerRows(int half, const Raw& x, const Decays& d, bool narrow, const Place& me) {
@@ -135,7 +135,7 @@ __device__ void add_inner(
   P.add_eight(rows.q, rows.k);
 }
 
-// One level of whole stripes: early ones leave their rows, and after a barrier late ones multiply with them.
+// A level of whole stripes: early stripes store their rows; after a barrier late stripes multiply with them.
 template <int kHalf>
 __device__ void leave_rows(
     uint4* early, const float* totals, const Values& since, const Raw& x, const Place& me
@@ -150,8 +150,8 @@ template <int kHalf, int kCount>
 __device__ void multiply_early(
     Memory& m,
     Square (&P)[kCount],
-    const uint4* early,  // of kCount stripes
-    int first,           // of them
+    const uint4* early,  // rows of kCount stripes
+    int first,           // the first of these stripes
     int slice,
     const Values& since,
     const Raw& x,
@@ -177,7 +177,7 @@ __device__ void multiply_early(
   }
 }
 
-// A block owns one chunk of one head; a warp 16 of its tokens, then a column of blocks of the inverse.
+// A block owns one chunk of one head. A warp owns 16 of its tokens, then a column of blocks of the inverse.
 template <int kKeys>
 __global__ void __launch_bounds__(kBlock, 3)
     key_solve_kernel(const __grid_constant__ DeltaChunks p) {
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kBlock, 3)
   Scores P;
 #pragma unroll 1
   for (int s = 0; s < kKeys / kSlice; ++s) {
-    const Place me(anew(int(threadIdx.x)));  // addresses are made anew: registers are scarce
+    const Place me(anew(int(threadIdx.x)));  // keep no addresses in registers
     Raw x;
     SliceRows(p, c, h, me).load(x, p, c.rows, s, me);
     Values since;
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kBlock, 3)
     store_sixteen(rows + 16 * J, a[0], a[2], true, 16, me);
     store_sixteen(rows + 8 * 64 + 16 * J, a[1], a[3], true, 16, me);
   }
-  __syncthreads();  // L is there, and no row of a level is read any more
+  __syncthreads();  // L is complete, and nobody reads rows of a level any more
   solve_diagonal(m, me.warp, me);
   __syncthreads();
   solve_below(m, me.warp, me);
