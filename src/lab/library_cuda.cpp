@@ -1,4 +1,4 @@
-// THE list of what libhorner_cuda.so gives to everything but the ops: called once, when it has been opened.
+// THE list of what libhorner_cuda.so brings for everything except the ops. open_cuda calls it once.
 #include "nn/features/scalar_networks.h"
 #include "nn/position/rotate.h"
 #include "nn/selective_scan.h"

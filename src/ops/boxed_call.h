@@ -1,4 +1,4 @@
-// A call of an op as the dispatcher passes it, a stack of values, and as the forms take it.
+// A call of an op: from the dispatcher's stack of values to what the forms take, and back.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -17,8 +17,8 @@ struct Call {
   void set_tensors(const Op& op, const std::vector<at::Tensor>& list);
 };
 
-// What stands between the parentheses of a schema: op.inputs, state, cu_seqlens, the gradients of a
-// backward call, and after the star the options that the op reads.
+// The arguments of a schema: op.inputs, state, cu_seqlens, the gradients of a backward call, and after the star the
+// options that the op reads.
 std::string schema_arguments(const Op& op, bool backward);
 Call pop_call(const Op& op, torch::jit::Stack* stack, bool backward = false);
 torch::jit::Stack push_call(const Op& op, const Call& call, bool backward = false);

@@ -129,7 +129,7 @@ bool takes(const Op& op, std::string_view option) {
 }
 
 void check_options(const Op& op, const Options& options) {
-  thread_local std::map<std::string_view, Options> passed;  // the same options come again and again
+  thread_local std::map<std::string_view, Options> passed;  // options repeat from call to call
   if (const auto it = passed.find(op.name); it != passed.end() && it->second == options) return;
   Options given = options, plain = op.defaults;
   const Fields fields = horner::fields(given), defaults = horner::fields(plain);
@@ -187,7 +187,7 @@ c10::SymInt batch_of(const Inputs& in) {
 void check_state(const Op& op, const Inputs& in, const State& state, const Options& options) {
   if (state.empty()) return;
   HORNER_CHECK(options.causal, "[{}] both directions take no initial state", op.name);
-  Inputs shapes;  // no memory is touched: a step must cost no more than its state
+  Inputs shapes;  // only shapes: the check of a step must not read the state
   for (const Input& input : op.inputs) {
     const at::Tensor& x = in.*input.tensor;
     if (x.defined())

@@ -92,7 +92,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
 
 namespace {
 
-// Halves the chunk: inside each half the same again; across, both factors decay towards the boundary.
+// Halves the chunk. Inside each half it calls itself; across the halves both factors decay towards the boundary.
 at::Tensor halved_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& g) {
   const int64_t C = q.size(-2);
   if (C == 1) return (q * k).sum(-1, true);

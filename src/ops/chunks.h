@@ -1,11 +1,11 @@
-// What the forms share: the layout they compute in, chunks of time, and decays inside a chunk.
+// What the plain forms share: the layout in which they compute, chunks of time, and decays inside a chunk.
 //
 // Inside an op, head comes before time and query heads are grouped by the key/value head they read:
 //   q (B,G,r,T,K)   k (B,G,1,T,K)   v (B,G,1,T,V)   g (B,G,1,T,1) or (B,G,1,T,K)   S (B,G,1,K,V)
-// in fp32, or fp64 where the inputs are. A chunked tensor has (n,C) in the place of T.
+// in fp32, or in fp64 if the inputs are. A chunked tensor has (n,C) instead of T.
 //
-// Decays are sums of log-decays g <= 0 over a span, never differences of longer sums: no exponent is
-// ever positive, nothing cancels, and g = -inf (a reset) is as good as any other value.
+// A decay is the sum of log-decays g <= 0 over its span, never a difference of longer sums. So no exponent is positive,
+// nothing cancels, and g = -inf (a reset) works like any other value.
 #pragma once
 
 #include "ops/op.h"
@@ -31,8 +31,8 @@ at::Tensor until_end(const at::Tensor& g);    // G_C - G_t = g_{t+1} + .. + g_C
 at::Tensor between(const at::Tensor& g
 );  // G_t - G_s for s <= t, else -inf   (...,C,1) -> (...,C,C)
 
-// a b. While a RoundedProducts lives, both are rounded to bf16 first, and so is their gradient on its way back:
-// the plain version in the precision of tensor cores, which a kernel's error is measured against.
+// a b. While a RoundedProducts lives, a, b and the incoming gradient are rounded to bf16 first. This is the plain form in
+// the precision of tensor cores: a kernel's error is compared with its error.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 struct RoundedProducts {
   RoundedProducts();

@@ -35,7 +35,7 @@ static bool takes(const Case& c) {
   return types.empty() || std::find(types.begin(), types.end(), type) != types.end();
 }
 
-// What auto runs for a long sequence; a kernel is asked on the GPU.
+// The forms for long sequences.
 static bool runs_long(const Case& c) {
   return c.form_name() == forms::kChunked || c.form_name() == forms::kChunkedKernel;
 }
@@ -143,7 +143,7 @@ const std::vector<Property>& contract() {
 
 namespace {
 
-// Whether the form can run the case, without the state or the log-normaliser where it has none.
+// Whether the form can run the case, if need be without the state or the log-normaliser.
 bool takes_case(Case& c) {
   const Inputs in = contract_parts::form_inputs(c);
   const bool norm = c.variant.options.log_norm;

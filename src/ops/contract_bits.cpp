@@ -10,7 +10,7 @@
 
 namespace horner::contract_parts {
 
-// Counts chunk sizes whose output before t moves, by any bit, when every input from t on changes.
+// Counts chunk sizes at which a bit of the output before t changes when every input from t on changes.
 Measure causal(const Case& c) {
   if (c.dims.T < 2) return {};
   const Inputs in = form_inputs(c);
@@ -34,7 +34,7 @@ Measure causal(const Case& c) {
   return m;
 }
 
-// Counts chunk sizes in which another batch row or head moves a bit of this one.
+// Counts chunk sizes at which another batch row or head changes a bit of this one.
 Measure independent(const Case& c) {
   Case wide = c;
   wide.dims.B = std::max<int64_t>(2, c.dims.B);
@@ -90,7 +90,7 @@ Measure long_time(const Case& c) {
   some.dims = {.B = 1, .T = 65536, .H = 1, .G = 1, .K = 4, .V = 4};
   if (!c.exact()) some.dims.K = c.dims.K, some.dims.V = c.dims.V;
   Inputs in = c.exact() ? sample_inputs(some, at::kFloat) : form_inputs(some);
-  const bool chunks = c.form_name() == forms::kChunked;  // auto may take a fused form in its place
+  const bool chunks = c.form_name() == forms::kChunked;  // auto may take a fused form instead
   Options o = with(c, chunks ? forms::kAuto : c.form_name(), c.variant.options.chunk);
   o.log_norm = false;
   Measure m{0, 0};

@@ -1,5 +1,5 @@
-// Gradients of o, norm and the final state by every input and the initial state: in fp64 against differences, in lower
-// precision against those of the definition in fp64.
+// Gradients of o, norm and the final state by every input and the initial state. In fp64 they are compared with differences,
+// in lower precision with the gradients of the definition in fp64.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
@@ -14,7 +14,7 @@
 namespace horner::contract_parts {
 namespace {
 
-// A point: the inputs, and the first part of an initial state where the form carries one.
+// A point: the inputs, and the first part of an initial state if the form carries a state.
 struct Point {
   Inputs in;
   State state;
@@ -78,7 +78,7 @@ class Gradients {
     return {std::abs(exact - difference) / std::max(scale, 1.0), 1e-8};
   }
 
-  // The worst ratio of an error to what is allowed, 2 x the plain form's.
+  // The error that is worst relative to its bound, twice the error of the plain form.
   Measure against_definition() {
     Point wide = point_;
     wide.in = to_wide(c_, point_.in);

@@ -15,15 +15,15 @@ Options with(const Case&, int64_t chunk = 16, bool state = true);  // the case's
 Inputs form_inputs(const Case&);
 Inputs to_wide(const Case&, const Inputs&);  // the same numbers in fp64
 
-// Of o, norm and the state: the largest error in fp64, the root of the mean square else.
+// The error of o, norm and the state: the largest relative error in fp64, else the relative root mean square.
 double result_error(const Case&, const Result& a, const Result& b);
 double tensor_error(const Case&, const at::Tensor& a, const at::Tensor& b);
 
-// The definition in fp64, and what the plain form in the case's precision may err.
+// truth: the definition in fp64. allowed: the bound on the form's error in the case's precision.
 Result truth(const Case&, const Inputs&, const State& = {});
 double allowed(const Case&, const Inputs&, const Result& truth);
 
-// f(options) for the case's form; with chunks of 1, 7, 16, 64 and T where it has chunks of any size.
+// f(options) for the case's form; with chunks of 1, 7, 16, 64 and T if it takes chunks of any size.
 template <class F>
 void for_each_chunk(const Case& c, F&& f) {
   if (c.form_name() != forms::kChunked && c.form_name() != forms::kFusedChunked) return f(with(c));

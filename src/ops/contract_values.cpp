@@ -23,7 +23,7 @@ Measure forms_agree(const Case& c) {
   return m;
 }
 
-// Each of the two results as one; a state is the second's.
+// Two results joined in time; the state is that of the second.
 static Result joined(const Result& first, Result second) {
   second.o = at::cat({first.o, second.o}, 1);
   if (second.norm.defined()) second.norm = at::cat({first.norm, second.norm}, 1);
@@ -38,7 +38,7 @@ Measure splits(const Case& c) {
   for (const int64_t s : {int64_t(1), c.dims.T / 2, c.dims.T - 1}) {
     const Inputs start = tokens(c.op, in, 0, s), rest = tokens(c.op, in, s, c.dims.T - s);
     for_each_chunk(c, [&](Options o) {
-      // A kernel that does not take so short a part goes on from the state of one that does.
+      // If the kernel does not take so short a part, auto runs that part.
       const auto part = [&](const Inputs& x, const State& state) {
         const bool can = c.form->refuses == nullptr || refusal(*c.form, x, state, o).empty();
         return run(c.op, x, state, can ? o : with(c, forms::kAuto));
@@ -50,7 +50,7 @@ Measure splits(const Case& c) {
   return m;
 }
 
-// Token by token, by the form itself where it takes one, else by what auto takes.
+// Token by token, by the form itself if it takes one token, else by auto.
 Measure steps(const Case& c) {
   Case whole = c;
   whole.dims.T = std::max<int64_t>(c.dims.T, 37);
@@ -86,7 +86,7 @@ Measure packs(const Case& c) {
     const Result all = run(c.op, packed, {}, o);
     m.error = std::max(m.error, tensor_error(c, all.o, exact));
     if (!o.final_state || cut == 0) return;
-    const Result again = run(c.op, packed, all.state, o);  // each sequence goes on from its own row
+    const Result again = run(c.op, packed, all.state, o);  // each sequence starts from its own row
     const Inputs start = tokens(c.op, in, 0, cut);
     const at::Tensor second = truth(c, start, truth(c, start).state).o;
     m.error = std::max(m.error, tensor_error(c, again.o.narrow(1, 0, cut), second));
@@ -144,8 +144,8 @@ static Inputs to_type(const Case& c, const Inputs& in, at::ScalarType type) {
   });
 }
 
-// Error of the type against fp64 on the same rounded inputs. On a CPU the bound is the type's own; a GPU may err twice
-// as much as the plain form, whose products are rounded where tensor cores round theirs.
+// Error of the type against fp64 on the same rounded inputs. On a CPU the bound is fixed for each type. On a GPU twice the
+// error of the plain form, whose products are rounded as on tensor cores, is also allowed.
 static Measure narrow(const Case& c, at::ScalarType type, double bound) {
   const Inputs rounded = to_type(c, sample_inputs(c, at::kDouble), type);
   const at::Tensor exact =

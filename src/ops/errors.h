@@ -1,4 +1,4 @@
-// How far a tensor is from its exact value: what the rule for the error of kernels compares.
+// How far a tensor is from its exact value, for the rule that bounds the error of kernels.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,7 +10,7 @@
 namespace horner {
 
 struct Errors {
-  double rms, max;  // relative to the exact value's; infinite where x is not a number
+  double rms, max;  // relative to rms and max of the exact value; infinite for NaN
 };
 
 inline Errors errors(const at::Tensor& x, const at::Tensor& exact) {

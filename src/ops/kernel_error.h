@@ -21,8 +21,8 @@ struct Values {
   std::vector<at::Tensor> tensors;
 };
 
-// Of `forward` in the given precision, gates and states in fp32 or above. Gradients come first; one that does not exist,
-// as that of q for order 0, is undefined.
+// The values of `forward` in the given precision, with gates and states in fp32 or above. Gradients come first; one that does
+// not exist (q at order 0) is undefined.
 inline Values values_of(
     const Op& op,
     const Problem& p,
@@ -61,9 +61,9 @@ inline Values values_of(
   return all;
 }
 
-// The largest error is that of one element, and varies from draw to draw: of two versions with the same roundings, one
-// exceeds twice the other in 1 to 3 of 100 draws (power of order 2, T = 127, dq and dk, both emulated in fp32). Against
-// the largest of eight draws, in none of 20,000.
+// The largest error is that of one element and varies from draw to draw. Of two versions with the same roundings, one exceeds
+// twice the other in 1 to 3 of 100 draws (power of order 2, T = 127, dq and dk, both emulated in fp32). It exceeded twice the
+// largest of eight draws in none of 20,000.
 template <class F>
 double largest_of_draws(F&& largest_error) {
   double largest = 0;
@@ -87,8 +87,8 @@ inline void expect_at_most_twice(const std::string& name, const Errors& got, con
   );
 }
 
-// A log-decay of -inf at token t forgets all before it: from t on, o and the gradients are those of a fresh start.
-// `evaluate` gives the values of a problem in a type and by a form.
+// A log-decay of -inf at token t forgets everything before t: from t on, o and the gradients are those of a fresh start.
+// evaluate(problem, type, form) gives the values.
 template <class F>
 void expect_fresh_start(const Op& op, Problem p, int64_t t, const std::string& form, F&& evaluate) {
   const int64_t rest = p.w.size(1) - t;

@@ -4,7 +4,7 @@
 //   horner::<op>_backward(the same, do, dstate, dnorm) -> Tensor[]     gradients of inputs, then of state
 //   horner::<op>_form(the same as <op>) -> str                         the form that would run
 //
-// The schema comes from op.inputs and op.options. norm has no elements where none is asked for.
+// The schema comes from op.inputs and op.options. norm has no elements if log_norm is false.
 #include "ops/library.h"
 
 #include <ATen/autocast_mode.h>
@@ -24,7 +24,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 
-// What a schema's Tensor is where there is none.
+// Stands for an absent Tensor of a schema.
 at::Tensor nothing(const Call& call) { return at::empty({0}, call.in.v.options()); }
 
 // Every output is contiguous, as the Meta functions say: a compiled graph relies on it.
@@ -55,12 +55,12 @@ struct Forward : Boxed {
   }
 };
 
-// Runs the form again, now with a graph, and differentiates it. A traced graph calls this; autograd alone never does.
+// Runs the form again, with a graph, and differentiates it. Only a traced graph calls this.
 struct Backward : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     Call call = pop_call(op, stack, true);
-    // AutogradBackward, which called this, has shut autograd out.
+    // AutogradBackward, which called this, has switched autograd off: switch it on again.
     const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
     const c10::impl::ForceDispatchKeyGuard with_autograd(
         keys.included_, keys.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView
@@ -157,7 +157,7 @@ struct MetaBackward : Boxed {
   }
 };
 
-// A tracer (torch.compile, make_fx, FakeTensor) has put its own tensors in the place of real ones, or watches all calls.
+// Whether a tracer (torch.compile, make_fx, FakeTensor) has replaced the tensors by its own, or watches all calls.
 bool traced(const Call& call, const Op& op) {
   using c10::DispatchKey;
   constexpr c10::DispatchKeySet watched(

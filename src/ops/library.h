@@ -5,7 +5,7 @@
 
 namespace horner {
 
-// The plain forms, forward and backward, of every op on the list, under the dispatch key of m.
+// Registers forward and backward of every op on the list under the dispatch key of m.
 void register_forms(torch::Library& m);
 
 }  // namespace horner

@@ -1,4 +1,4 @@
-// The CUDA key of torch.ops.horner.*, and THE list of what libhorner_cuda.so gives to the ops' forms.
+// The CUDA key of torch.ops.horner.*, and THE list of the kernels that libhorner_cuda.so brings for the ops' forms.
 #include "ops/attention/attention_cuda.h"
 #include "ops/delta/delta_cuda.h"
 #include "ops/lazy/lazy_cuda.h"

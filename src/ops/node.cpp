@@ -12,13 +12,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What a node keeps beside its saved variables. form is null where the call is traced.
+// What a node keeps besides its saved variables. form is null if the call is traced.
 struct Held : torch::CustomClassHolder {
   const Op* op = nullptr;
   const Form* form = nullptr;
-  Call call;  // its tensors are emptied after the forward: they are saved variables
+  Call call;  // without tensors after the forward: they are saved variables
   std::vector<std::string_view> saved;  // names of what the forward kept
-  size_t parts = 0;                     // of the final state
+  size_t parts = 0;                     // number of parts of the final state
 };
 
 Result forward_of(Held& held, Saved& saved) {
@@ -53,8 +53,8 @@ Result result_of(const variable_list& list, size_t parts) {
   return {list[0], {{list.begin() + 1, end}}, end == list.end() ? at::Tensor() : *end, {}};
 }
 
-// Outputs: o, the parts of the state, norm where there is one. The edges of the graph come from `present`, the defined tensors of the
-// call: apply() sees neither a vector nor an undefined tensor.
+// Outputs: o, the parts of the state, and norm if there is one. The edges of the graph come from `present`, the defined tensors
+// of the call, because apply() cannot see tensors inside `held`, nor undefined ones.
 struct Node : torch::autograd::Function<Node> {
   static variable_list forward(
       AutogradContext* ctx, const c10::intrusive_ptr<Held>& held, at::TensorList /* present */
@@ -97,7 +97,7 @@ struct Node : torch::autograd::Function<Node> {
     call.set_tensors(*held->op, keep);
     call.grad = result_of(grads, held->parts);
     const variable_list all = backward_of(*held, call, saved);
-    variable_list found = {at::Tensor()};  // of held
+    variable_list found = {at::Tensor()};  // `held` has no gradient
     for (size_t i = 0; i < keep.size(); ++i) {
       if (keep[i].defined()) found.push_back(differentiable(keep[i]) ? all[i] : at::Tensor());
     }

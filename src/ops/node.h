@@ -7,11 +7,11 @@ namespace horner {
 
 struct Call;
 
-// The form's forward; a node of the graph where it has a backward of its own and a gradient is wanted.
+// Runs the form's forward. If the form has a backward and a gradient is wanted, it becomes a node of the graph.
 Result run_form(const Op&, const Form&, const Inputs&, const State&, const Options&);
 
-// The op as one opaque node, forward and backward through the dispatcher: for tensors that a tracer has put in the place
-// of real ones. Its backward runs the forward again.
+// Runs the op as one opaque node, forward and backward through the dispatcher: for the stand-in tensors of a tracer. Its
+// backward runs the forward again.
 Result run_traced(const Op&, const Call&);
 
 bool takes_packed(const Form&, const Inputs&);

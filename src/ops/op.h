@@ -8,7 +8,7 @@
 // A kernel is a form too: "chunked kernel" computes the chunked form on a GPU. Each op has one list of forms, and
 // everything else walks it: `auto`, autograd, the contract, verify, bench, Python's names, the documents.
 //
-// Layout (B,T,H,K); k, v, g, beta and i may have G = H/r heads, and query head h reads head h / r of them.
+// Layout (B,T,H,K). k, v, g, beta and i may have G = H/r heads; query head h reads their head h / r.
 // Every form takes any T >= 1 and any initial state, and can return the state after the last token.
 #pragma once
 
@@ -31,10 +31,10 @@ struct Inputs {
   at::Tensor i;     // (B,T,G): log weight of each key, mLSTM's input gate
   // (n+1): sequence j of a packed batch is tokens cu_seqlens[j] .. [j+1]; B = 1
   at::Tensor cu_seqlens;
-  at::Tensor lengths;  // (B): zeros follow the tokens of a row; set where a packed batch is padded
+  at::Tensor lengths;  // (B): tokens of each row, then zeros; set if a packed batch was padded
 };
 
-// One of the tensors of Inputs, so that they can be walked: in.*input.tensor.
+// One of the tensors of Inputs, so that code can loop over them: in.*input.tensor.
 struct Input {
   std::string_view name;
   at::Tensor Inputs::*tensor;
@@ -54,8 +54,8 @@ struct State {
 
 struct Result {
   at::Tensor o;           // (B,T,H,V)
-  State state;            // after the last token, where final_state is asked for
-  at::Tensor norm;        // (B,T,H): log of the normaliser, where log_norm is asked for
+  State state;            // after the last token, if final_state is set
+  at::Tensor norm;        // (B,T,H): log of the normaliser, if log_norm is set
   std::string_view form;  // the form that ran
 };
 
@@ -63,11 +63,11 @@ struct Result {
 class Saved {
  public:
   at::Tensor& operator[](std::string_view name);
-  at::Tensor get(std::string_view name) const;  // undefined where it was not kept
+  at::Tensor get(std::string_view name) const;  // undefined if it was not kept
   std::vector<std::pair<std::string_view, at::Tensor>> tensors;
 };
 
-// Every name of a form; `auto` is what one asks for to have one chosen.
+// Every name of a form. `auto` is not a form: it asks for the best one.
 namespace forms {
 inline constexpr std::string_view kAuto = "auto", kRecurrent = "recurrent", kParallel = "parallel",
                                   kChunked = "chunked", kStep = "step";
@@ -130,7 +130,7 @@ struct Dims {
   int64_t B = 2, T = 16, H = 2, G = 2, K = 4, V = 4;
 };
 
-// One setting that changes an op's mathematics; tests, verify and bench walk them.
+// One setting that changes an op's mathematics; tests, verify and bench run every variant.
 struct Variant {
   std::string name;
   Options options;
@@ -160,12 +160,12 @@ struct Form {
 
   std::string_view name;
   Place place = Place::any;
-  // saved is null where no backward follows. Null itself: libhorner_cuda.so has it, and is not loaded.
+  // Saved* is null if no backward will follow. forward itself is null while libhorner_cuda.so, which has it, is not loaded.
   Forward forward = nullptr;
-  // Gradients of op.inputs, then of the parts of the state; undefined where there is none. dy has those of the results.
+  // Returns the gradients of op.inputs, then of the parts of the state; undefined: none. dy: the gradients of the results.
   std::vector<at::Tensor> (*backward
   )(const Inputs&, const State&, const Options&, const Saved&, const Result& dy) = nullptr;
-  // Without a backward of its own: made of tensor operations that autograd differentiates, or has no gradient.
+  // Only if backward is null: whether forward is made of tensor operations that autograd differentiates. Else: no gradient.
   bool traces = true;
   std::vector<at::ScalarType> types = {};  // of v; empty: all
   Rule refuses = nullptr;                  // why it cannot run; empty: it can
@@ -185,7 +185,7 @@ struct Op {
   std::vector<Variant> variants = {};
   bool complex = false;       // whether it takes complex inputs
   bool keeps_tokens = false;  // its state is the tokens themselves
-  bool series = false;        // its weights are e^{q.k}, or a power series of it
+  bool series = false;        // its weights are e^{q.k}, or a power series in q.k
   std::vector<Form> forms =
       {};  // the definition first; auto takes the first that can run and suits
 
@@ -193,58 +193,59 @@ struct Op {
   State (*zero_state)(const Inputs&, const c10::SymInt& tokens, const Options&) = nullptr;
   // Valid random inputs for tests, verify and bench.
   Inputs (*sample)(const Dims&, const Variant&, at::TensorOptions) = nullptr;
-  // Rules of this op beyond those of all; null: none.
+  // Rules of this op only, in addition to those of check_inputs; null: none.
   void (*check)(const Inputs&, const State&, const Options&) = nullptr;
-  // Whether rows may be padded with zeros at their end, which changes neither o nor the state; null: never.
+  // Whether zeros at the end of a row change neither o nor the state, so that rows may be padded; null: never.
   bool (*pads)(const Inputs&, const State&, const Options&) = nullptr;
-  // What the form computes at least, states on chip: bench's floor.
+  // The least that the form must compute, with states on chip: bench's floor.
   Flops (*flops)(const Dims&, const Options&, std::string_view form) = nullptr;
   Recurrence (*recurrence)(const Inputs&, const Options&) = nullptr;  // of a causal call
-  // The state as numbers that do not depend on how it is stored; null: its parts are such numbers.
+  // The state as numbers that can be compared, if its parts depend on a choice of scale; null: the parts themselves.
   State (*absolute)(const State&) = nullptr;
 
-  const Reader* reader = nullptr;  // kernels of a step that writes the state late; null: none
+  const Reader* reader = nullptr;  // kernels of lazy steps; null: none
 
   const Form* form(std::string_view name) const;  // null: it has none of that name
   bool grouped() const;                           // whether query heads share states
 };
 
-// A kernel's row of the list, until libhorner_cuda.so gives it what it does.
+// A kernel's row of the list, without code; libhorner_cuda.so fills it through implement().
 Form kernel_form(std::string_view name);
 // The definition under the name `step`: auto takes it for one token of a causal op.
 Form step_form(Form::Forward definition);
-bool never(const Inputs&, const State&, const Options&);  // auto does not take it: runs when asked for
+bool never(const Inputs&, const State&, const Options&);  // auto never takes it; runs if named
 
 // THE list, in ops.cpp.
 const std::vector<Op>& ops();
 const Op& find_op(std::string_view name);
 
-// Gives the op's forms of these names what libhorner_cuda.so has for them.
+// Fills the op's forms of these names with the code of libhorner_cuda.so.
 void implement(std::string_view op, const std::vector<Form>& kernels, const Reader* = nullptr);
 
-// Checks, chooses the form, unpacks a packed batch, runs; autograd sees one node, or the tensor operations.
+// Checks the inputs, chooses the form, unpacks a packed batch if needed, and runs. Autograd sees one node, or the tensor
+// operations of the form.
 Result run(const Op&, const Inputs&, const State&, const Options&);
-// The form that would run; throws where options.form names one that cannot.
+// The form that would run; throws if options.form names a form that cannot.
 const Form& chosen_form(const Op&, const Inputs&, const State&, const Options&);
-// Why the form cannot run these inputs, which have passed check_inputs; empty: it can.
+// Why the form cannot run these inputs; empty: it can. The inputs have passed check_inputs.
 std::string refusal(const Form&, const Inputs&, const State&, const Options&);
 
 // Whether autograd is on and one of the tensors takes a gradient.
 bool wants_gradient(const Op&, const Inputs&, const State&);
-// Every tensor that may have a gradient: op.inputs, absent ones too, then the state.
+// Every tensor that may have a gradient: op.inputs (absent ones as undefined), then the state.
 std::vector<at::Tensor> gradient_tensors(const Op&, const Inputs&, const State&);
 
 // One set of rules for every form and device: shapes, dtypes, devices, options.
 void check_inputs(const Op&, const Inputs&, const State&, const Options&);
 
-// One row of a batch, and rows as one batch; a key/value cache is padded to the longest.
+// One row of a batch; and rows joined to a batch, where a key/value cache is padded to the longest.
 State row_of(const State&, int64_t row);
 State stack_rows(const std::vector<State>&);
 
 // `length` tokens of every input, from `start` on.
 Inputs tokens(const Op&, const Inputs&, int64_t start, int64_t length);
 
-// Two results over disjoint sets of tokens, as one: weights exp(norm).
+// Merges two results over disjoint sets of tokens, with weights exp(norm).
 Result merge(const Result&, const Result&);
 
 }  // namespace horner

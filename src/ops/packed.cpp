@@ -9,7 +9,7 @@
 namespace horner {
 namespace {
 
-constexpr int64_t kMostPadding = 4;  // padded tokens for one of the batch
+constexpr int64_t kMostPadding = 4;  // at most this many padded tokens per token
 
 }  // namespace
 
@@ -99,7 +99,7 @@ Result run_packed(
     const Op& op, const RunForm& form, const Inputs& in, const State& state, const Options& options
 ) {
   Inputs here = in;
-  here.cu_seqlens = in.cu_seqlens.to(at::kCPU);  // waits for the GPU once, not at each look
+  here.cu_seqlens = in.cu_seqlens.to(at::kCPU);  // waits for the GPU once, not at each read
   const auto pads = [&] {
     if (!in.v.is_cuda() || op.pads == nullptr || !op.pads(in, state, options)) return false;
     const std::vector<int64_t> starts = sequence_starts(op, here);

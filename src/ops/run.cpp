@@ -1,4 +1,4 @@
-// Which form runs, and running it: whole, or over the sequences of a packed batch.
+// Chooses the form and runs it, on the whole batch or on each sequence of a packed batch.
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -26,7 +26,7 @@ std::string type_refusal(const Form& form, at::ScalarType type) {
   return fmt::format("it computes in {}, got {}", all, c10::str(type));
 }
 
-// A packed batch is its longest sequence to a form that does not take it whole.
+// Asks forms about a call. A form that does not take packed batches whole is asked about the longest sequence.
 class Choice {
  public:
   Choice(const Op& op, const Inputs& in, const State& state, const Options& options)
@@ -105,7 +105,7 @@ Result run(const Op& op, const Inputs& in, const State& state, const Options& op
     return run_form(op, form, x, s, o);
   };
   const bool packed = in.cu_seqlens.defined(), whole = takes_packed(form, in);
-  if (packed && whole) sequence_starts(op, in);  // checks them
+  if (packed && whole) sequence_starts(op, in);  // only to check cu_seqlens
   Result result =
       packed && !whole ? run_packed(op, once, in, state, options) : once(in, state, options);
   result.form = form.name;

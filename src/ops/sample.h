@@ -8,7 +8,7 @@ namespace horner {
 Inputs sample_qkv(const Dims&, at::TensorOptions);  // standard normal
 at::Tensor sample_decay(
     const Dims&, std::string_view gate, at::TensorOptions
-);  // log sigmoid of it
+);  // log sigmoid of standard normals
 Dims dims_of(const Inputs&);
 
 }  // namespace horner

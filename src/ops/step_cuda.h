@@ -7,7 +7,7 @@
 
 namespace horner {
 
-// Why none of them can run these inputs; empty: nothing is in the way yet.
+// Why no step kernel can run these inputs; empty: some may.
 inline std::string refuses_any_step(const Inputs& in) {
   if (in.q.size(1) != 1) return fmt::format("it takes one token, got T = {}", in.q.size(1));
   if (in.cu_seqlens.defined()) return "it takes no packed batch";
@@ -16,7 +16,7 @@ inline std::string refuses_any_step(const Inputs& in) {
   return "";
 }
 
-// The state as they read it: fp32, contiguous, from a multiple of 16 bytes on.
+// The state as step kernels read it: fp32, contiguous, aligned to 16 bytes.
 inline at::Tensor readable_state(const at::Tensor& S) {
   const at::Tensor x = S.detach().to(at::kFloat).contiguous();
   return reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0 ? x : x.clone();

@@ -19,12 +19,12 @@ at::Tensor write(const at::Tensor& k, const at::Tensor& v) {  // sum_t k_t^T v_t
   return product(k.transpose(-1, -2), v);
 }
 
-// diag(exp g) S for g (...,1|F) and S (...,F,V); no decay where g is undefined.
+// diag(exp g) S for g (...,1|F) and S (...,F,V); S if g is undefined.
 at::Tensor decayed(const at::Tensor& g, const at::Tensor& S) {
   return g.defined() ? g.exp().unsqueeze(-1) * S : S;
 }
 
-// The sequence read backwards. Token r of it decays by what token T-r does.
+// The sequence read backwards. Its token r has the decay of token T-r.
 Operands reversed(const Operands& x) {
   Operands y = x;
   y.q = x.q.flip(-2);
@@ -37,7 +37,7 @@ Operands reversed(const Operands& x) {
   return y;
 }
 
-// Each token alone: w_tt v_t.
+// The weight of each token with itself: w_tt v_t.
 at::Tensor own(const Weights& w, const Operands& x) {
   return w.product(x.q.unsqueeze(-2), x.k.unsqueeze(-2)).squeeze(-1) * x.v;
 }
@@ -49,7 +49,7 @@ Sum both_directions(const Weights& w, const Operands& x, Causal&& causal) {
   return {past.y + future - own(w, x), past.S};
 }
 
-// The definition. S undefined: nothing seen yet; likewise below.
+// The definition. S undefined, here and below: nothing seen yet.
 Sum recur(const Weights& w, const Operands& x, at::Tensor S) {
   const int64_t T = x.v.size(-2);
   std::vector<at::Tensor> y;
@@ -103,7 +103,7 @@ Sum chunk_up(const Weights& w, const Operands& x, const at::Tensor& S0, int64_t 
   return {from_chunks(inside + before, x.v.size(-2)), S};
 }
 
-// Segments keep the features that exist at one time few; each goes on from the state of the last.
+// Runs in segments, each from the state of the one before, to limit how many features exist at one time.
 Sum chunk_up_segments(const Weights& w, const Operands& x, const at::Tensor& S0, int64_t C) {
   const int64_t T = x.v.size(-2);
   const double rows = double(x.q.numel() / x.q.size(-1)) / double(T);

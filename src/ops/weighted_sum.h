@@ -28,7 +28,7 @@ struct Weights {
   double features = 0.0;  // F
 };
 
-// The three forms of an op that is such a sum. norm = sum adds a value column of ones and divides by it.
+// The three plain forms of such an op. norm = sum adds a value column of ones and divides by its result.
 Result recurrent_sum(const Weights&, const Inputs&, const State&, const Options&);
 Result parallel_sum(const Weights&, const Inputs&, const State&, const Options&);
 Result chunked_sum(const Weights&, const Inputs&, const State&, const Options&);

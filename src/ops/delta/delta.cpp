@@ -112,7 +112,7 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
 // beta = 0 writes nothing, and g = 0 forgets nothing.
 bool pads(const Inputs&, const State&, const Options&) { return true; }
 
-// Chunks of C = 64: as linear's, with the solve for the errors.
+// Chunks of C = 64: as for `linear`, plus the solve for the errors.
 Flops flops(const Dims& d, const Options&, std::string_view) {
   const double K = double(d.K), V = double(d.V), C = 64;
   const double forward = 4 * C * (K + V) + 6 * K * V + C * C;

@@ -16,7 +16,7 @@ const Reader* reader_of(
   return can ? op.reader : nullptr;
 }
 
-// Every input but q, whose past nobody reads.
+// Every input except q, because nobody reads old queries.
 template <class F>
 void for_kept(const Op& op, const Inputs& token, F&& f) {
   for (const Input& input : op.inputs)
@@ -54,7 +54,7 @@ bool has_reader(const Op& op, const Inputs& token, const Lazy& lazy, const Optio
 State fold(const Op& op, const Lazy& lazy, const Options& options) {
   if (lazy.count == 0) return lazy.folded;
   Inputs in = tokens(op, lazy.ring, 0, lazy.count);
-  in.q = in.k;  // any will do, as only the state is wanted
+  in.q = in.k;  // any q will do: only the state is wanted
   const Reader* reader = reader_of(op, tokens(op, in, 0, 1), lazy, options);
   return reader ? reader->fold(lazy, options)
                 : run(op, in, lazy.folded, plain(options, true)).state;

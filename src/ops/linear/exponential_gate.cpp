@@ -11,10 +11,10 @@ namespace horner {
 namespace {
 
 constexpr double kReset =
-    -1e4;  // e^-10000 is 0: a reset (-inf) counts as this, so that F stays finite
+    -1e4;  // a reset (-inf) becomes this, so that F stays finite; e^-10000 is 0
 
 // m_0 and m_t = F_t + max(m_0, max_{s<=t} i_s - F_s), in fp64 because F falls without bound.
-// (B,T+1,G). Time is innermost in between: a GPU scans it in parallel there.
+// (B,T+1,G). Inside, time is the last dimension, which a GPU scans in parallel.
 at::Tensor running_maximum(const at::Tensor& i, const at::Tensor& f, const at::Tensor& m0) {
   const auto rows = [](const at::Tensor& x) {
     return x.to(at::kDouble).transpose(1, 2).contiguous();  // (B,G,T)

@@ -55,7 +55,7 @@ void check(const Inputs& in, const State&, const Options& options) {
   );
 }
 
-// k = 0 writes nothing, and g = 0 forgets nothing; but i = 0 may raise the maximum that the state is stored by.
+// k = 0 writes nothing and g = 0 forgets nothing. But i = 0 may raise m, the scale of the stored state.
 bool pads(const Inputs& in, const State&, const Options& options) {
   return !in.i.defined() || !options.final_state;
 }
@@ -69,13 +69,13 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
   Inputs in = sample_qkv(d, options);
   const bool exponential = variant.gate == "exponential";
   in.g = sample_decay(d, exponential ? "head" : variant.gate, options);
-  // Rows of the batch take turns: in one the sum is always above 1, in the next always below, never at the kink.
+  // Even rows of the batch have sums above 1, odd rows below 1: no sum is near the kink of max(|sum|, 1).
   if (exponential) {
     const at::Tensor even = at::arange(d.B, options).remainder(2) == 0;
     in.i = at::randn({d.B, d.T, d.G}, options) +
            at::where(even, 3.0, -9.0).to(options.dtype()).view({-1, 1, 1});
   }
-  if (variant.options.norm != "none") {  // a sum normaliser wants positive features
+  if (variant.options.norm != "none") {  // a sum normaliser needs positive features
     in.q = in.q.abs();
     in.k = in.k.abs();
   }

@@ -15,8 +15,8 @@ using cuda::Sweep;
 using linear_sweeps::Kept;
 using linear_sweeps::Problem;
 
-// What form = auto takes, as measured on an H200. The chunked kernel beats the others from two tokens on; the recurrent
-// one beats the plain chunked form only where that would be many small products.
+// What form = auto takes, measured on an H200. The chunked kernel is fastest from two tokens on. The recurrent kernel beats
+// the plain chunked form only for short sequences.
 bool suits_chunked(const Inputs& in, const State&, const Options&) { return in.v.size(1) > 1; }
 bool suits_recurrent(const Inputs& in, const State&, const Options&) {
   return in.v.size(1) <= (!in.g.defined() ? 128 : in.g.dim() == 3 ? 256 : 1024);
@@ -72,7 +72,7 @@ Result forward(const Inputs& in, const State& state, const Options& options, Sav
   Sweep p = x.sweep(x.q, x.k, x.v, y.o);
   p.decay = x.decay(false);
   p.first = view(x.S0, x.H, false);
-  p.last = view(last, x.H, false);  // a column more changes its strides alone
+  p.last = view(last, x.H, false);  // one more column only changes the strides
   x.entering(x.k, x.v, x.S0, false, kept.entering);
   p.entering = x.part_views(kept.entering, x.H, false);
   if (x.sum) {
@@ -118,7 +118,7 @@ at::Tensor recurrent_gate(
   return grouped(dg, 2, x.G);
 }
 
-// What the three sweeps of the gradient read and write. All values, or a block of them.
+// What the three sweeps of the gradient read and write, for all values or for a block of values.
 struct Gradients {
   at::Tensor v, out, S0, dS;  // out: gradient of o
   at::Tensor S_in, Z_in;      // states that enter the parts of the time
@@ -165,7 +165,7 @@ cuda::Gradient sweeps(const Problem& x, const Gradients& in) {
   return {dq, dk, dv, {}, {}};
 }
 
-// These leave the gradient of g, where there is one.
+// recurrent_sweeps and chunked_sweeps return the gradient of g; undefined without a decay.
 at::Tensor recurrent_sweeps(const Problem& x, const Gradients& in) {
   cuda::Gradient all = sweeps(x, in);
   at::Tensor rho, kappa, last;
@@ -235,7 +235,7 @@ at::Tensor chunked_sweeps(const Problem& x, const Gradients& in, bool add) {
   return dg;
 }
 
-// Those of the numerator, from the gradient of o: do' in the place of do, and Delta.
+// Replaces the gradient of o by that of the numerator: do' instead of do, and Delta.
 void divide_gradient(const Problem& x, const Kept& kept, const at::Tensor& o, Gradients& all) {
   const at::Tensor divided = at::empty({x.B, x.T, x.H, x.V}, x.v.options());
   const at::Tensor from = readable(o, true);

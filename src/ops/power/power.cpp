@@ -12,7 +12,7 @@
 namespace horner {
 namespace {
 
-constexpr double kMostFeatures = 1 << 24;  // of a state that is worth building
+constexpr double kMostFeatures = 1 << 24;  // a larger state is refused
 
 // f(x_i, tail): tail holds the values of order n-1 whose first factor is i or later.
 // Monomials x_i1 .. x_in with i1 <= .. <= in, in lexicographic order, so a tail is a suffix.
@@ -140,7 +140,7 @@ Inputs sample(const Dims& d, const Variant& variant, at::TensorOptions options) 
   return in;
 }
 
-// k = 0 has the weight c_0: no token before it may see it, and no state.
+// k = 0 still has the weight c_0. So padding is allowed only if neither an earlier token nor the state sees it.
 bool pads(const Inputs&, const State&, const Options& o) { return o.causal && !o.final_state; }
 
 // C: the chunk of the kernels. Chunked forms read and write the state of F features; the others form all pairs.
@@ -189,7 +189,7 @@ at::Tensor monomial_sums(const at::Tensor& g, int64_t order) {
 
 std::vector<double> monomial_weights(int64_t K, const std::vector<double>& c) {
   struct Monomial {
-    int64_t first, run;  // first factor, how often it stands
+    int64_t first, run;  // first factor, how often it occurs
     double ways;         // n! / (m_1! .. m_K!)
   };
   std::vector<double> all = {c[0]};
