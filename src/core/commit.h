@@ -3,7 +3,7 @@
 
 namespace horner {
 
-// "1a2b3c4d5e6f", with a "+" where files differed from it, or "unknown" outside a repository.
+// "1a2b3c4d5e6f", with a "+" if files differed from the commit, or "unknown" outside a repository.
 const char* commit();
 
 }  // namespace horner

@@ -10,7 +10,7 @@
 
 namespace horner {
 
-// A file or folder of the folder that HORNER_DATA names; empty where it names none.
+// A file or folder in the folder that HORNER_DATA names; empty if HORNER_DATA is not set.
 inline std::string test_data(const std::string& path) {
   const char* folder = std::getenv("HORNER_DATA");
   return folder ? fmt::format("{}/{}", folder, path) : "";
@@ -18,7 +18,7 @@ inline std::string test_data(const std::string& path) {
 
 }  // namespace horner
 
-// Skips the test, visibly, where a path of test_data is not there.
+// Skips the test, visibly, if a path of test_data does not exist.
 #define HORNER_NEED(path)                                                   \
   if (!std::filesystem::exists(path))                                       \
   GTEST_SKIP()                                                              \

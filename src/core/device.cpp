@@ -24,7 +24,7 @@ std::string open_cuda_library() {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) return dlerror();
   const auto plug = reinterpret_cast<void (*)()>(dlsym(library, "horner_plug_cuda"));
-  if (plug != nullptr) plug();  // absent where only the ops were built
+  if (plug != nullptr) plug();  // absent if only the ops were built
   if (at::detail::getCUDAHooks().deviceCount() == 0) return "no GPU on this machine";
   return "";
 }

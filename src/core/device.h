@@ -1,4 +1,4 @@
-// Which device runs: the CPU, or a GPU through libhorner_cuda.so, which is opened where there is one.
+// Which device runs: the CPU, or a GPU through libhorner_cuda.so, which is opened if there is a GPU driver.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,11 @@
 
 namespace horner {
 
-// Opens libhorner_cuda.so beside this library. Call it before anything else that touches torch: the first
-// question about CUDA fixes the answer for the life of the process. Empty on success, else the reason.
+// Opens libhorner_cuda.so, which lies in the folder of this library. Call it before anything else that touches torch: torch
+// decides once per process whether there is CUDA. Empty on success, else the reason.
 const std::string& open_cuda();
 
-// "auto" (a GPU where there is one), "cpu", "cuda" or "cuda:1"; DeviceError where it cannot be had.
+// "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1"; DeviceError if there is no such device.
 at::Device find_device(std::string_view name);
 
 // "CPU, 2 threads" or "NVIDIA H200, 132 SMs, sm_90".

@@ -33,7 +33,7 @@ Json write(const std::vector<T>& values) {
   return json;
 }
 
-// read: false where the type does not fit.
+// read: returns false if the type does not fit.
 
 bool read(const Json& json, bool& value) {
   if (!json.is_boolean()) return false;
@@ -90,7 +90,7 @@ bool read(const Json& json, std::vector<T>& values) {
   return true;
 }
 
-// parse: what does not fit the type stays a string, for read to refuse.
+// parse: text that does not fit the type stays a string, which read then refuses.
 
 template <class T>
 Json parse(std::string_view text, const T*) {

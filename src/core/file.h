@@ -1,4 +1,4 @@
-// Files: read whole, mapped into memory, or written beside and renamed.
+// Files: read whole, mapped into memory, or written under a temporary name and renamed.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Writes beside `path` and renames, so that `path` is the old file or the whole new one.
+// Writes to a temporary file and renames it to `path`, so that `path` is the old file or the complete new one.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -43,7 +43,7 @@ class AtomicFile {
   std::FILE* file_;
 };
 
-// With its parents; RunError when it cannot be made.
+// Makes a folder with its parents; RunError if that fails.
 void make_folder(const std::string& path);
 
 void write_file(const std::string& path, std::string_view content);

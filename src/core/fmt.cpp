@@ -1,5 +1,5 @@
-// fmt, compiled once: header-only, its code for numbers would be compiled again in each file that formats
-// a line. The headers are those of torch's wheel.
+// Compiles fmt once. Header-only, its number formatting would be compiled again in each file that formats a line. The headers
+// come from torch's wheel.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -1,5 +1,5 @@
-// XXH3 of 128 bits, as 32 hexadecimal digits: what `xxh128sum` prints. It tells files apart; it is no
-// protection against somebody who wants two to look alike.
+// XXH3 of 128 bits, as 32 hexadecimal digits: what `xxh128sum` prints. It tells files apart, but does not protect against
+// files that were made to have the same hash.
 #pragma once
 
 #include <string>

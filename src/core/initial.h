@@ -1,11 +1,11 @@
-// Initial weights from (seed, name): a tensor starts the same whatever else a model holds.
+// Initial weights from (seed, name): a tensor starts the same in any model.
 //
 //   const Initial all(seed);          from here on torch's CPU generator is seeded by names
 //   { const Initial own("layer_0");   by hash(seed, "layer_0"), until the brace closes
 //     { const Initial q("q"); .. } }  by hash(hash(seed, "layer_0"), "q")
 //
-// Each scope gives the generator back as it was, so what is drawn inside moves nothing outside.
-// Without a seed above them names do nothing.
+// Each scope restores the generator at its end, so draws inside it change nothing outside. Without a seed in an outer scope,
+// names do nothing.
 #pragma once
 
 #include <ATen/core/Generator.h>

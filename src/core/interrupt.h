@@ -1,5 +1,5 @@
-// Ctrl-C as a question: while a CatchInterrupt lives, SIGINT and SIGTERM only set a flag, so that
-// what runs can save its work. A second signal ends the program at once.
+// Ctrl-C as a flag: while a CatchInterrupt lives, SIGINT and SIGTERM only set a flag, so that the running work can be saved. A
+// second signal ends the program at once.
 #pragma once
 
 namespace horner {

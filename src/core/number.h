@@ -12,7 +12,7 @@ std::string short_bytes(double x);       // 512 B, 16 KiB, 20.5 MiB, 1.25 GiB
 std::string short_count(double x);       // 950, 12.3k, 4.56M
 std::string short_time(double seconds);  // 12 s, 3:05, 1:02:45
 
-// JSON has neither NaN nor infinity: both are null there, and null is NaN here.
+// JSON has neither NaN nor infinity. Both are written as null, and null is read as NaN.
 Json number_or_null(double x);
 double number_or_nan(const Json& json);
 

@@ -1,4 +1,4 @@
-// Settings: one declaration per setting, every surface derived from it.
+// Settings: one declaration per setting; JSON, TOML, text and flags follow from it.
 //
 //   struct Options {
 //     int64_t order = 2;
@@ -39,7 +39,7 @@ Json changed(const Fields& fields);         // only what differs from the defaul
 std::string to_toml(const Fields& fields);  // likewise
 std::vector<Description> describe(const Fields& fields);
 
-// Where a key stands, to be put before an error's message: "run.toml:3: ".
+// The place of a key, as the start of an error's message: "run.toml:3: ".
 using Where = std::function<std::string(const std::string& key)>;
 
 // Each throws UsageError that names the key: unknown (with the nearest known one), of another type,

@@ -1,4 +1,4 @@
-// Random numbers that can be sought: an example's numbers depend on nothing but its name.
+// Random numbers by index: the numbers of an example depend only on (seed, split, index).
 //
 //   words of block q = Philox4x32-10 of counter (q, index low, index high, split 65536 + stream),
 //                      key (seed low, seed high)

@@ -23,12 +23,12 @@ struct Spec {
   static Spec parse(std::string_view text);
   std::string text() const;                                         // what parse reads back
   std::string settings_text() const;                                // the part after the colon
-  std::optional<std::string> find(std::string_view setting) const;  // its value, where it was given
+  std::optional<std::string> find(std::string_view setting) const;  // its value, if it was given
   bool operator==(const Spec&) const = default;
 };
 using MixerSpec = Spec;
 
-// "order=4,norm=l2"; commas inside brackets belong to the value. UsageError where there is no '='.
+// "order=4,norm=l2"; commas inside brackets belong to the value. UsageError if there is no '='.
 std::vector<Spec::Setting> parse_settings(std::string_view text);
 
 // Specs from a list that was cut at every comma, as the command line does it:

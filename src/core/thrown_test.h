@@ -5,7 +5,7 @@
 
 namespace horner {
 
-// What f throws of this type; "nothing" where it throws nothing.
+// The message of the exception of this type that f throws; "nothing" if it throws nothing.
 template <class Error, class F>
 std::string thrown(F&& f) {
   try {

@@ -9,9 +9,9 @@
 
 #include "core/check.h"
 
-// toml++ 3.3 takes for impossible what malformed text can bring about: by assertions that a release
-// build lets the compiler assume ("x = 1979-05-27T)7:00"), by unreachable code (U+FB50 in a key).
-// The first become an exception, the second says that the letter is of no class.
+// toml++ 3.3 assumes that some things cannot happen, but malformed text makes them happen: an assertion fails, which a release
+// build turns into an assumption ("x = 1979-05-27T)7:00"), or "unreachable" code is reached (U+FB50 in a key). Here a failed
+// assertion throws, and the unreachable code says that the letter has no class.
 [[noreturn]] static void refuse_toml() { throw std::logic_error("malformed TOML"); }
 #undef NDEBUG
 #define TOML_ASSERT(condition) ((condition) ? void() : refuse_toml())
@@ -57,7 +57,7 @@ bool is_bare(const std::string& key) {
 }
 
 std::string quote(const std::string& text) {
-  std::string quoted = to_line(text);  // JSON's escapes are TOML's too, save that TOML escapes DEL
+  std::string quoted = to_line(text);  // JSON's escapes are valid TOML; only DEL needs one more
   for (size_t at = 0; (at = quoted.find('\x7f', at)) != std::string::npos;)
     quoted.replace(at, 1, "\\u007f");
   return quoted;

@@ -1,4 +1,4 @@
-// Files as they are, or compressed by gzip or xz: known by their first bytes, never by their name.
+// Files, plain or compressed by gzip or xz. The first bytes decide which, never the name.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// IDX files of bytes, as MNIST and its kin are kept in, plain or compressed.
+// IDX files of bytes, the format of MNIST and similar sets, plain or compressed.
 //
 //   0 0 8 n, n sizes as big-endian 32-bit numbers, the bytes
 #pragma once
@@ -14,7 +14,7 @@ struct Idx {
   std::string bytes;
 };
 
-// DataError that names the source where it is not one.
+// DataError that names the source if it is not an IDX file.
 Idx parse_idx(std::string content, const std::string& source);
 Idx read_idx(const std::string& path);
 

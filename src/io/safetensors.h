@@ -22,8 +22,8 @@ class Safetensors {
   bool contains(const std::string& name) const { return tensors_.count(name) > 0; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
-  // A view that keeps the file mapped; a copy where the file does not align the data. Writing to it
-  // does not change the file. DataError when there is no such tensor.
+  // A view that keeps the file mapped, or a copy if the data are not aligned in the file. Writing to it does not change the
+  // file. DataError if there is no such tensor.
   at::Tensor get(const std::string& name) const;
 
  private:
@@ -33,7 +33,7 @@ class Safetensors {
   std::map<std::string, size_t> tensors_;  // name -> place in header_.tensors
 };
 
-// Tensors from any device and of any strides, in an order that does not depend on that of the list.
+// Writes tensors of any device and strides. Their order in the file does not depend on the order of the list.
 // Adds "format": "pt" to the metadata.
 void write_safetensors(
     const std::string& path,

@@ -1,10 +1,9 @@
-// Text to train on: what the user names, or what is there.
+// Text to train on: what the user names, or what this machine has.
 //
 //   named           files, and folders with all the text below them, here or below HORNER_DATA;
 //                   "grammar": made up, see grammar.h
-//   nothing named   *.txt, plain, gz or xz, below the folder HORNER_DATA where that is set; else the
-//                   documentation on this machine (/usr/share/doc, /usr/share/man), its first 16 MB; else
-//                   the grammar
+//   nothing named   *.txt, plain, gz or xz, below the folder HORNER_DATA if that is set; else the first 16 MB of
+//                   the documentation on this machine (/usr/share/doc, /usr/share/man); else the grammar
 #pragma once
 
 #include <string>

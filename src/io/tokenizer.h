@@ -2,9 +2,8 @@
 //
 //   added tokens -> normaliser -> pieces -> model (bytes, BPE, WordPiece) -> ids around it
 //
-// What a file asks for and is not here is refused by name. Two of its keys are the caller's business
-// and change nothing: truncation and padding. Text is bytes: a byte-level tokenizer gives every
-// string back as it was, UTF-8 or not.
+// If a file needs something that is not implemented, it is refused by name. Two keys are ignored, because the caller decides
+// them: truncation and padding. Text is bytes: a byte-level tokenizer restores every string exactly, UTF-8 or not.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +18,8 @@ namespace horner {
 struct TokenizerParts;
 
 struct EncodeOptions {
-  bool surround = false;  // with the ids that the file puts around a text: BOS, [CLS] … [SEP]
-  bool control = true;    // special tokens that are written in the text become their ids
+  bool surround = false;  // add the ids that the file puts around a text: BOS, [CLS] … [SEP]
+  bool control = true;    // special tokens that appear in the text become their ids
 };
 
 class Tokenizer {
@@ -36,11 +35,11 @@ class Tokenizer {
   const std::string& token(int32_t id) const;               // as the file writes it; "" in a gap
   const std::string& bytes(int32_t id) const;               // of text; special tokens have none
   bool special(int32_t id) const;
-  std::optional<int32_t> begin() const;  // of a document, where the files name such a token
+  std::optional<int32_t> begin() const;  // of a document, if the files name such a token
   std::optional<int32_t> end() const;    // of a document
   const std::string& kind() const;       // bytes, BPE, WordPiece
   const std::string& hash() const;       // XXH3 (128 bits) of the files it was read from
-  // Name and bytes of files from which load_tokenizer makes it again; bytes has none.
+  // Name and bytes of files from which load_tokenizer makes it again; the tokenizer `bytes` has none.
   const std::vector<std::pair<std::string, std::string>>& files() const;
 
  private:
@@ -52,11 +51,11 @@ Tokenizer byte_tokenizer();
 constexpr int32_t kByteSeparator = 256;
 
 // "bytes", a folder or one of its files: tokenizer.json, or vocab.json with merges.txt (GPT-2), or
-// vocab.txt (BERT). tokenizer_config.json beside them names the tokens that begin and end a document.
+// vocab.txt (BERT). tokenizer_config.json in the same folder names the tokens that begin and end a document.
 Tokenizer load_tokenizer(const std::string& path);
 
-// What load_tokenizer does with the bytes of the files; `source` is their name in an error, `config`
-// what tokenizer_config.json holds, empty where there is none.
+// What load_tokenizer does with the bytes of the files. `source` is their name in an error; `config` is the content of
+// tokenizer_config.json, empty if there is none.
 Tokenizer parse_tokenizer_json(
     std::string_view text, const std::string& source, std::string_view config = {}
 );

@@ -35,8 +35,8 @@ pid_t start(Job job) {
       &actions, 1, job.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644
   );
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  // A group of its own: Ctrl-C reaches this process alone, which asks its jobs once; asked twice,
-  // they would end without saving.
+  // A process group of its own, so that Ctrl-C reaches only this process. It forwards the signal once; a second signal would
+  // end the jobs without saving.
   posix_spawnattr_t own_group;
   posix_spawnattr_init(&own_group);
   posix_spawnattr_setflags(&own_group, POSIX_SPAWN_SETPGROUP);

@@ -1,4 +1,4 @@
-// Several programs at once: each with its output in a file, at most so many at a time.
+// Runs several programs, at most some number at a time, each with its output in a file.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace horner {
 
-// Cores that this process may use: fewer than the machine has under taskset.
+// Cores that this process may use: under taskset fewer than the machine has.
 size_t cores();
 
 struct Job {
@@ -16,7 +16,7 @@ struct Job {
   std::string log;                       // file for what it prints
 };
 
-// Waits until all have ended and gives their exit codes (128 + signal where one was killed).
+// Waits until all have ended and returns their exit codes (128 + signal if one was killed).
 // `tell` is called a few times a second. On Ctrl-C the jobs are asked to save and end, and
 // InterruptedError is thrown once they have.
 std::vector<int> run_jobs(

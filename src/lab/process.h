@@ -1,4 +1,4 @@
-// One program, run to its end, its output read line by line. No shell: words pass as they are.
+// Runs one program to its end and reads its output line by line. There is no shell: words are passed unchanged.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@ namespace horner {
 
 // The first word is a path or a name on PATH. Calls `line` for each line of its stdout, without the
 // end; stderr goes where this process's goes. Returns the exit code, or 128 + signal;
-// RunError where it cannot be started.
+// RunError if it cannot be started.
 int run_program(
     const std::vector<std::string>& words, const std::function<void(const std::string&)>& line
 );

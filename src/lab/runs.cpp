@@ -16,7 +16,7 @@ namespace {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// What a program said last.
+// The last line that a program printed.
 std::string last_line(const std::string& path) {
   std::string text = read_file(path);
   text.erase(text.find_last_not_of(" \r\n") + 1);

@@ -10,7 +10,7 @@ struct RunOutcome {
   std::string failure;  // one line; empty: it finished
 };
 
-// What is done of the runs that were not finished before.
+// Progress over the runs that were not finished before.
 struct RunsTick {
   int64_t steps_done, steps, runs_done, runs;
   std::string what;
@@ -21,9 +21,9 @@ std::string folder_of(const TrainOptions& run);  // of a run that has a name
 bool finished(const TrainOptions& run);
 TrainResult read_result(const std::string& folder);
 
-// Every run has a name. Finished ones are only read; an error of one is its failure, and the rest
-// goes on. `program` is this program, for several at once, each with its share of the cores or its
-// GPU; empty: one after the other in this process.
+// Every run has a name. Finished runs are only read. If a run fails, its error is recorded and the others continue. `program`:
+// path of this program, to run several at once, each with its share of the cores or its GPU; empty: one after the other in
+// this process.
 std::vector<RunOutcome> run_all(
     const std::vector<TrainOptions>& runs,
     size_t at_once,

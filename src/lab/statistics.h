@@ -19,7 +19,7 @@ double student_quantile(double p, double freedom);
 
 struct Interval {
   double mean = 0;
-  double half = 0;  // mean +- half; NaN where one number says nothing about it
+  double half = 0;  // mean +- half; NaN for a single number
   int64_t n = 0;
   double low() const { return mean - half; }
   double high() const { return mean + half; }

@@ -23,7 +23,7 @@ at::Tensor packed_places(const at::Tensor& cu_seqlens, const at::Tensor& x) {
   return (t - starts.index_select(0, sequence)).unsqueeze(0);
 }
 
-// Under autocast, what several products read is cast once instead of by each of them.
+// Under autocast, casts once what several products read, instead of once per product.
 at::Tensor for_products(const at::Tensor& x) {
   const auto device = x.device().type();
   return at::autocast::is_autocast_enabled(device) && x.scalar_type() == at::kFloat
@@ -46,7 +46,7 @@ at::Tensor position_codes(int64_t T, int64_t D, const at::TensorOptions& options
   return at::stack({angle.sin(), angle.cos()}, -1).flatten(1).narrow(1, 0, D);
 }
 
-// Whether the head says a token for every position.
+// Whether the head predicts a token for every position.
 bool is_language(const ModelOptions& o) { return o.classes == 0 && o.output != "number"; }
 
 void check_options(const ModelOptions& o) {
@@ -76,7 +76,7 @@ void check_options(const ModelOptions& o) {
   );
 }
 
-// Other starts than N(0, 0.02), which the parts of a model begin with.
+// Initial weights other than the default N(0, 0.02).
 void begin_as(const ModelOptions& o, torch::nn::Module& model) {
   const c10::NoGradGuard no_graph;
   for (auto& entry : model.named_parameters()) {
@@ -181,7 +181,7 @@ at::Tensor Model::embed(const at::Tensor& input, ModelState& state, const Contex
   at::Tensor place = packed ? packed_places(context.cu_seqlens, input)
                             : at::arange(T, input.device()).unsqueeze(0);
   if (state.seen.defined()) place = place + state.seen.unsqueeze(1);
-  HORNER_CHECK(  // asking a GPU for the largest place would wait for it
+  HORNER_CHECK(  // without a state T - 1 is enough, and we need not wait for a GPU
       (fresh ? T - 1 : place.max().item<int64_t>()) < o_.positions,
       "[model] a sequence is longer than its {} learned positions",
       o_.positions
@@ -200,7 +200,7 @@ at::Tensor Model::run_blocks(at::Tensor x, ModelState& state, const Context& con
   return norm_(x);
 }
 
-// What the head reads of a whole sequence.   (B,T,D) -> (B,D), or (B,T,D) where it is rebuilt
+// What the head reads of a whole sequence.   (B,T,D) -> (B,D), or (B,T,D) if the head rebuilds it
 at::Tensor Model::pooled(const at::Tensor& x, const Context& context) const {
   const int64_t T = x.size(1);
   const bool padded = context.lengths.defined();

@@ -8,12 +8,12 @@
 //   classifier  logits = (mean over tokens, or last, of norm(x)) W_head + b        (B,classes)
 //   rebuild     logits = GELU((last norm(x) + code(t)) W + b) W_head for every t    (B,T,vocabulary)
 //
-// Tokens from `lengths` on are padding and touch nothing: mixers that read in one direction cannot
-// see them, and for those that read in both the rows are packed without them.
+// Tokens from `lengths` on are padding and change nothing. Mixers that read in one direction cannot see them. For mixers that
+// read in both directions the rows are packed without them.
 //
 // A pattern is a list of "mixer" or "mixer:settings": ["window:window=64", "mlstm"]. SWAX is
-// ["window", "mlstm"] with a window drawn per batch (stochastic_window.h). Weights start N(0,
-// 0.02), those that write into x 1/sqrt(2 L) as large with init = gpt2.
+// ["window", "mlstm"] with a window drawn per batch (stochastic_window.h). Weights start N(0, 0.02); with init = gpt2 those
+// that write into x are smaller by 1/sqrt(2 L).
 #pragma once
 
 #include "mixers/mixer.h"
@@ -74,7 +74,7 @@ struct ModelOptions {
   }
 };
 
-MixerSpec mixer_at(const ModelOptions& options, int64_t layer);  // the pattern's, which repeats
+MixerSpec mixer_at(const ModelOptions& options, int64_t layer);  // from the repeated pattern
 
 class Block : public torch::nn::Module {
  public:
@@ -95,10 +95,9 @@ class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelOptions& options);
 
-  // tokens (B,T) or features (B,T,d) -> (B,T,vocabulary), (B,T,1) or (B,classes); the state goes
-  // on.
+  // tokens (B,T) or features (B,T,d) -> (B,T,vocabulary), (B,T,1) or (B,classes); updates the state.
   at::Tensor forward(const at::Tensor& input, ModelState& state, const Context& context = {});
-  // In two halves, so that the head is computed only where there is a target:
+  // The forward in two halves, so that the head is computed only at positions that have a target:
   at::Tensor hidden(const at::Tensor& input, ModelState& state, const Context& context = {});
   at::Tensor logits(const at::Tensor& hidden) const;  // (..,D) -> (..,vocabulary)
 
@@ -120,8 +119,7 @@ class Model : public torch::nn::Module {
   Linear head_;
 };
 
-// With weights that depend on (seed, name of the tensor) alone: models that differ in their mixers
-// start from the same shared weights.
+// The weights depend only on (seed, name of the tensor), so models that differ in their mixers share the other weights.
 std::shared_ptr<Model> make_model(const ModelOptions& options, uint64_t seed);
 
 // Bytes of the state after T tokens of one sequence, over all layers, measured from its tensors.

@@ -23,7 +23,7 @@ ModelState each_part(
   return other;
 }
 
-// The newest token is the last: what is missing stands before the first.
+// The newest token is the last, so missing slots are added before the first.
 at::Tensor as_long_as(const at::Tensor& cache, int64_t tokens) {
   return cache.dim() == 4 ? at::constant_pad_nd(cache, {0, 0, tokens - cache.size(2), 0}) : cache;
 }

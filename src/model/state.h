@@ -7,7 +7,7 @@ namespace horner {
 
 struct ModelState {
   std::vector<State> layers;
-  at::Tensor seen;  // (B): tokens so far, where the model has learned positions
+  at::Tensor seen;  // (B): tokens so far, if the model has learned positions
   bool empty() const { return layers.empty(); }
   int64_t bytes() const;
 };

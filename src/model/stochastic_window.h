@@ -1,10 +1,10 @@
 // SWAX's window of a training step (arXiv:2509.24552): one draw per batch, for every window mixer
 // of the model.
 //
-//   w(step) = long                                  from the last `anneal` of the steps on
+//   w(step) = long                                  in the last `anneal` of the steps
 //           = short with probability p, else long   before
 //
-// The draw depends on seed and step alone, so it is the same on every rank and after a resume.
+// The draw depends only on seed and step, so it is the same on every rank and after a resume.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What generators of examples share: how many there are, and a batch that is made row by row.
+// What generators of examples share: the number of examples, and batches that are made row by row.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ void each_example(
     const std::vector<int64_t>& indices, const std::function<void(int64_t row, int64_t index)>& make
 );
 
-// The segment in which all the indices lie; it is an error if they lie in two, or beyond the last.
+// The segment that contains all the indices; an error if they lie in two segments, or beyond the last.
 size_t segment_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& indices);
 
 // Settings of every generator.
@@ -51,7 +51,7 @@ struct LengthOptions : ExampleOptions {
   int64_t high(Split split) const { return split == Split::train ? longest : test_longest; }
 };
 
-// What a batch of generated examples holds besides tokens.
+// What a batch of generated examples holds besides the tokens.
 struct Layout {
   int64_t T = 0;
   bool targets = true, labels = false, lengths = false;
@@ -61,7 +61,7 @@ struct Layout {
 // One example, to be filled in.
 struct Example {
   int64_t* tokens;   // (T), 0 at first
-  int64_t* targets;  // (T), none at first; null where the layout has none
+  int64_t* targets;  // (T), none at first; null if the layout has no targets
   int64_t length;    // T at first
   int64_t label = 0;
   std::array<int64_t, 2> slices = {};
@@ -81,10 +81,10 @@ class Generated : public Task {
   const ExampleOptions sizes_;
 };
 
-// The first test examples: as many as give about a million tokens, at most `most`.
+// The first test examples: about a million tokens, at most `most` examples.
 Batch test_sample(const Task& task, int64_t most = 1000);
 
-// Mean of score(targets, tokens) over the rows of a batch: of the targets that count, and all tokens.
+// Mean of score(targets, tokens) over the rows of a batch: the targets that count, and all tokens.
 double mean_score(
     const Batch& batch,
     const std::function<double(const std::vector<int64_t>&, const std::vector<int64_t>&)>& score
@@ -93,7 +93,7 @@ double mean_score(
 // Share of the most frequent number; 0 of none.
 double share_of_most_frequent(const std::vector<int64_t>& numbers);
 
-// Test accuracy of giving each feature its most frequent label of training; labels (B).
+// Test accuracy of the rule "each feature has its most frequent label of training"; labels (B).
 double lookup_accuracy(
     const std::vector<int64_t>& train,
     const at::Tensor& train_labels,

@@ -1,4 +1,4 @@
-// A task: examples by index, what counts in them, and how well one does without learning.
+// A task: examples by index, what counts in them, and the scores of rules that learn nothing.
 //
 //   tokens    (B,T)    input ids                         features (B,T,d)  instead of tokens
 //   targets   (B,T)    required output at position t, already shifted; -100: no loss, no metric
@@ -8,8 +8,8 @@
 //   cu_seqlens (n+1)   a packed batch, B = 1: state and positions restart at each start
 //   slices    (B) each what scores are broken down by: num_kv_pairs, length, depth
 //
-// Examples are independent and depend on (seed, split, index) alone (core/random.h): the same on any
-// number of threads, and going on after an interruption is "the next index".
+// Examples are independent and depend only on (seed, split, index) (core/random.h). They are the same on any number of
+// threads, and after an interruption training continues with the next index.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,10 +29,10 @@ constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
 struct Batch {
   at::Tensor tokens, features, targets, values, labels, lengths, cu_seqlens;  // unused: undefined
   std::map<std::string, at::Tensor> slices;
-  double bytes = 0;  // of text that the targets stand for, where a task is about text
+  double bytes = 0;  // of the text behind the targets, if the task is about text
 };
 
-// What a model has to be for a task.
+// The shape of a model that a task needs.
 struct TaskShape {
   int64_t T = 0;            // tokens of the longest example
   int64_t vocabulary = 0;   // ids of tokens and targets; 0: the input is features
@@ -43,7 +43,7 @@ struct TaskShape {
   bool causal = true;
 };
 
-// What a rule that learns nothing scores, to be printed beside every score.
+// The score of a rule that learns nothing, printed with every score.
 struct Baseline {
   std::string name;
   double score;
@@ -55,9 +55,9 @@ class Task {
   virtual ~Task() = default;
   virtual TaskShape shape() const = 0;
   virtual int64_t size(Split) const = 0;  // kEndless: training never sees an example twice
-  // Examples of one batch; none of two segments.
+  // Examples of one batch, all of one segment.
   virtual Batch batch(Split, const std::vector<int64_t>& indices) const = 0;
-  // Sizes of consecutive ranges of indices that are visited one after the other and share no batch.
+  // Sizes of consecutive ranges of indices. They are visited one after the other, and no batch has two of them.
   virtual std::vector<int64_t> segments(Split split) const { return {size(split)}; }
   // The same task with sequences of T tokens, for training short and testing long; null: it has none.
   virtual std::shared_ptr<Task> at_length(int64_t) const { return nullptr; }
@@ -66,10 +66,9 @@ class Task {
   virtual std::string metric() const { return "accuracy"; }
   virtual Json options() const = 0;
   virtual Json sources() const { return Json::array(); }  // files it read: path, bytes, hash
-  // Files of its tokenizer, name and bytes: a checkpoint takes them along.
+  // Name and bytes of its tokenizer's files, which are stored in a checkpoint.
   virtual std::vector<std::pair<std::string, std::string>> tokenizer_files() const { return {}; }
-  // Answers at the end of an example that a model can also give one after the other, each read back
-  // as the next token; 0: none.
+  // How many answers at the end of an example a model can also give one by one, reading each back as the next token; 0: none.
   virtual int64_t free_running() const { return 0; }
 };
 

@@ -1,4 +1,4 @@
-// While it lives, matrix products on `device` are computed in bf16 where `bf16` asks for it.
+// While it lives, matrix products on `device` are computed in bf16, if `bf16` is set.
 #pragma once
 
 #include <ATen/autocast_mode.h>

@@ -59,7 +59,7 @@ std::string model_folder(const std::string& folder) {
   return *std::max_element(names.begin(), names.end());
 }
 
-// Names of the checkpoints, oldest first; everything else that a run puts there is taken away.
+// Names of the checkpoints, oldest first. Everything else that a run puts there is deleted.
 std::vector<std::string> whole_ones(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;

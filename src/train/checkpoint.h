@@ -1,10 +1,10 @@
-// Checkpoints: a model in the Hugging Face layout, and what training needs to go on.
+// Checkpoints: a model in the Hugging Face layout, and what training needs to continue.
 //
 //   step_00001000/  model.safetensors  config.json  optimizer.safetensors  trainer.json  DONE
-//                   and of a text the tokenizer's files: tokenizer.json, or what it was read from
+//                   and for text the tokenizer's files: tokenizer.json, or what it was read from
 //
-// Written beside (step_00001000.tmp), renamed, then marked DONE: what has no DONE is not a
-// checkpoint, whenever the program was stopped.
+// A checkpoint is written as step_00001000.tmp, renamed, then marked DONE. A folder without DONE is not a checkpoint, so the
+// program may be stopped at any moment.
 #pragma once
 
 #include "io/tokenizer.h"
@@ -13,13 +13,13 @@
 
 namespace horner {
 
-// What a run remembers beside its weights.
+// What a run remembers besides its weights.
 struct TrainerState {
-  int64_t step = 0;       // steps that were done
-  int64_t tokens = 0;     // that were read
-  int64_t lines = 0;      // of metrics.jsonl
+  int64_t step = 0;       // steps done
+  int64_t tokens = 0;     // tokens read
+  int64_t lines = 0;      // lines of metrics.jsonl
   double seconds = 0;     // of training
-  double least_loss = 0;  // so far; 0: none yet
+  double least_loss = 0;  // smallest loss so far; 0: none yet
   std::string stopped;    // why it ended early
 
   template <class Visitor>
@@ -35,8 +35,7 @@ struct TrainerState {
 
 std::string checkpoint_name(int64_t step);  // step_00001000
 
-// Puts a new checkpoint into `folder` and keeps the `keep` newest. RunError, with the old ones
-// whole, where it cannot be written.
+// Writes a new checkpoint into `folder` and keeps the `keep` newest. If it cannot be written: RunError, and the old ones stay.
 void save_checkpoint(
     const std::string& folder,
     Model& model,
@@ -46,18 +45,17 @@ void save_checkpoint(
     const Task& task,
     int64_t keep
 );
-// The newest whole one, or nothing. Takes away what an interruption left behind.
+// The newest complete checkpoint, or nothing. Deletes what an interruption left behind.
 std::string newest_checkpoint(const std::string& folder);
 TrainerState load_checkpoint(const std::string& checkpoint, Model& model, Optimizer& optimizer);
 
 // The model of a checkpoint, of a run folder (its newest), or of any folder with Horner's
-// config.json and model.safetensors; ready to be evaluated. DataError where there is none.
+// config.json and model.safetensors; ready to be evaluated. DataError if there is none.
 std::shared_ptr<Model> load_model(const std::string& folder);
-// The tokenizer that lies beside the model; bytes where none does.
+// The tokenizer in the model's folder; bytes if there is none.
 Tokenizer load_tokenizer_of(const std::string& folder);
 
-// Gives `model` the weights of such a folder that it has by the same name and shape. DataError where
-// there is none.
+// Copies the weights of such a folder into `model`, wherever name and shape agree. DataError if there is no such folder.
 void begin_with(Model& model, const std::string& folder);
 
 }  // namespace horner

@@ -43,7 +43,7 @@ void count(const at::RecordFunction& f) {
   }
 }
 
-// Bytes of the CPU's tensors that are made and not given back while it listens.
+// Counts bytes of CPU tensors that are allocated and not freed while it lives.
 struct Allocations : c10::MemoryReportingInfoBase {
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
     held += bytes;

@@ -6,9 +6,8 @@
 
 namespace horner {
 
-// Multiplications and additions of matrix products and attention, of one forward of B x T tokens,
-// by counting the calls that torch makes; element-wise work is left out. A causal attention kernel
-// counts half of its T x T.
+// Multiplications and additions of matrix products and attention in one forward of B x T tokens, counted from the calls that
+// torch makes. Element-wise work is not counted. A causal attention kernel counts half of its T x T.
 double count_flops(const std::function<void()>& work);
 
 struct Cost {
@@ -21,7 +20,7 @@ struct Cost {
 // Measured on one example of the task on the CPU.
 Cost cost_of(const TrainOptions& resolved, const Task& task);
 
-// FLOP/s of dense matrix products as the maker states them; 0: not known.
+// FLOP/s of dense matrix products according to the manufacturer; 0: not known.
 double stated_flops(at::Device device, std::string_view precision);
 
 double memory_now(at::Device device

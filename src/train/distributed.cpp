@@ -30,7 +30,7 @@ int64_t number(const char* name, int64_t otherwise) {
   return parsed;
 }
 
-// torchrun's agent keeps a store; elsewhere the first process does.
+// torchrun's agent keeps the store; without torchrun the first process does.
 c10::intrusive_ptr<c10d::Store> open_store(int64_t rank) {
   c10d::TCPStoreOptions options;
   options.port = uint16_t(number("MASTER_PORT", 29500));
@@ -77,7 +77,7 @@ std::string local_device(const std::string& device) {
 
 std::shared_ptr<Processes> Processes::join(at::Device device) {
   const int64_t world = number("WORLD_SIZE", 1), rank = number("RANK", 0);
-  // One process that torchrun started goes the same way as many do.
+  // A single process under torchrun uses the same code as many.
   if (world <= 1 && text("TORCHELASTIC_RUN_ID", "").empty()) return nullptr;
   HORNER_CHECK(rank < world, "RANK must be below WORLD_SIZE = {}, got {}", world, rank);
   HORNER_CHECK(device.is_cpu() || make_nccl(), "this build of libhorner_cuda.so knows no NCCL");

@@ -1,11 +1,11 @@
 // Several processes that train one model: each takes its share of every batch, and the gradients
 // are summed over all of them while backward still runs.
 //
-// Started by torchrun --no-python (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Gloo
-// carries gradients on a CPU and the few numbers that processes agree on; NCCL gradients on GPUs.
+// torchrun --no-python starts them (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Gloo sends gradients on a CPU, and
+// the few numbers on which processes agree. NCCL sends gradients on GPUs.
 //
-// The gradient's flat vectors are cut into buckets of 25 MB from their end, where backward begins.
-// A bucket leaves once all of its parameters have their gradient, always in the same order.
+// The flat gradient vectors are cut into buckets of 25 MB, starting at their end, where the backward begins. A bucket is sent
+// when all its parameters have their gradients; the order of buckets is always the same.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -17,8 +17,7 @@ namespace horner {
 
 class Processes {
  public:
-  // Null where this is the only process. DeviceError or UsageError where the group cannot be
-  // formed.
+  // Null if this is the only process. DeviceError or UsageError if the group cannot be formed.
   static std::shared_ptr<Processes> join(at::Device device);
 
   int64_t rank() const { return rank_; }
@@ -29,8 +28,7 @@ class Processes {
   std::vector<double> sum(std::vector<double> numbers);
   void wait() { sum({0}); }  // until all are here
 
-  // From now on `optimizer`'s gradients are reduced: between begin() and end(), around the last
-  // backward of a step.
+  // From now on `optimizer`'s gradients are reduced between begin() and end(), which enclose the last backward of a step.
   void attach(Optimizer& optimizer);
   void begin();
   void end();
@@ -52,7 +50,7 @@ class Processes {
   bool reducing_ = false;
 };
 
-// What libhorner_cuda.so offers: a backend for gradients on GPUs.
+// What libhorner_cuda.so provides: a backend for gradients on GPUs.
 using MakeNccl = c10::intrusive_ptr<c10d::Backend> (*)(
     const c10::intrusive_ptr<c10d::Store>& store, int rank, int world
 );

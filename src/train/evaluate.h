@@ -6,13 +6,13 @@
 //   late accuracy       of the last quarter of an example's positions
 //   first error         answers of an example before the first wrong one, or all
 //   free-running ...    accuracies of answers that are read back as the next tokens (Task)
-//   matthews            correlation of two classes (phi), which a constant answer leaves at 0
-//   mse                 of numbers: the loss
-//   bits per byte       loss in bits, of all positions, by the bytes of text that they stand for
+//   matthews            correlation of two classes (phi); 0 for a constant answer
+//   mse                 for numbers: the loss
+//   bits per byte       loss of all positions in bits, divided by the bytes of their text
 //   NAME/METRIC-VALUE   the task's metric over the examples whose slice NAME is VALUE
 //
-// by_example is the task's metric of each example (the mean loss where it is bits per byte), and
-// loss_by_position the mean loss in at most 32 equal stretches of positions.
+// by_example is the task's metric of each example (the mean loss if the metric is bits per byte). loss_by_position is the mean
+// loss in at most 32 equal ranges of positions.
 #pragma once
 
 #include "train/loss.h"
@@ -22,7 +22,7 @@ namespace horner {
 
 bool smaller_is_better(std::string_view metric);
 
-// Sums up what a model said, batch after batch.
+// Collects the answers of a model, batch after batch.
 class ScoreSum {
  public:
   explicit ScoreSum(std::string metric) : metric_(std::move(metric)) {}
@@ -37,7 +37,7 @@ class ScoreSum {
   };
   const std::string metric_;
   std::vector<double> by_example_, accuracy_, right_, first_error_;  // per example; NaN-free
-  std::vector<double> late_, free_, free_right_;                     // likewise
+  std::vector<double> late_, free_, free_right_;                     // per example
   std::vector<double> position_loss_;
   std::vector<int64_t> position_count_;
   std::map<std::string, Slice> slices_;

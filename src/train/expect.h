@@ -1,4 +1,4 @@
-// What a run is expected to give, written down before it is run.
+// What a run should reach, written down before it runs.
 //
 //   SCORE >= x      SCORE <= x      SCORE = x +- y      as in test/accuracy >= 0.99 (score.h)
 #pragma once

@@ -32,7 +32,7 @@ TargetBatch find_targets(Batch batch) {
 TargetBatch to_device(TargetBatch c, at::Device device) {
   if (device.is_cpu()) return c;
   Batch& b = c.batch;
-  // cu_seqlens stays: who cuts a batch reads it on the CPU.
+  // cu_seqlens stays on the CPU, where it is read.
   for (at::Tensor* x : {&b.tokens, &b.features, &b.lengths, &c.places, &c.answers}) {
     if (x->defined()) *x = x->pin_memory().to(device, true);
   }

@@ -59,7 +59,7 @@ at::Tensor Optimizer::step(double lr) {
   std::vector<at::Tensor> norms;
   for (const Group& group : groups_) norms.push_back(group.gradients.norm());
   const at::Tensor norm = at::stack(norms).norm();
-  // The kernel divides by grad_scale, and does nothing where found_inf is 1.
+  // The kernel divides by grad_scale, and does nothing if found_inf is 1.
   const at::Tensor scale =
       o_.clip > 0 ? (norm / o_.clip).clamp_min(1.0) : at::ones({}, norm.options());
   const at::Tensor bad = norm.isfinite().logical_not().to(at::kFloat);

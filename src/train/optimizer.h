@@ -3,13 +3,13 @@
 //   g <- g min(1, clip / |g|)                         |g| over all parameters
 //   m = b1 m + (1 - b1) g,  s = b2 s + (1 - b2) g^2
 //   w = (1 - lr decay) w - lr m^ / (sqrt(s^) + eps)   m^ = m / (1 - b1^t), s^ = s / (1 - b2^t)
-//   e = ema e + (1 - ema) w                           where averaged weights are asked for
+//   e = ema e + (1 - ema) w                           if averaged weights are wanted
 //
 // A parameter decays if it is a matrix: two dimensions or more, and its name ends in weight,
 // embedding or positions (so no bias, norm, decay rate or coefficient does).
 //
-// Every parameter and its gradient are views of the flat vectors: clipping, the step, averaging and
-// reduction over processes are a few calls, however many tensors a model has.
+// Every parameter and its gradient are views of the flat vectors. So clipping, the step, averaging and the reduction over
+// processes are a few calls, for any number of tensors.
 #pragma once
 
 #include "io/safetensors.h"
@@ -42,7 +42,7 @@ class Optimizer {
   // "not finite in group matrices: layer_0.mixer.q_weight".
   std::string worst_gradient() const;
 
-  // Puts the averaged weights in the model's place while it lives; nothing where there are none.
+  // While it lives, the model has the averaged weights; does nothing if there are none.
   class Averaged {
    public:
     explicit Averaged(Optimizer& optimizer) : optimizer_(optimizer) { optimizer_.swap_average(); }

@@ -19,7 +19,7 @@ Prefetch::~Prefetch() {
 }
 
 void Prefetch::work(int64_t first, int64_t last) {
-  const c10::ParallelGuard alone(true);  // the other threads belong to the step that is computed
+  const c10::ParallelGuard alone(true);  // one thread: the others belong to the current step
   try {
     for (int64_t step = first; step < last; ++step) {
       std::vector<TargetBatch> parts = make_(step);

@@ -1,4 +1,4 @@
-// One thread that makes the batches of the next steps while the present one is computed.
+// A thread that makes the batches of the next steps while the current step is computed.
 #pragma once
 
 #include <condition_variable>
@@ -33,7 +33,7 @@ class Prefetch {
   std::deque<std::vector<TargetBatch>> ready_;
   std::exception_ptr failure_;
   bool leave_ = false;
-  std::thread thread_;  // last: it starts when everything else is there
+  std::thread thread_;  // the last member: it starts when all others exist
 };
 
 }  // namespace horner

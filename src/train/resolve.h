@@ -1,4 +1,4 @@
-// Settings that follow from others: what a task asks of a model, the device, the name.
+// Settings that follow from others: the model's shape from the task, the device, the name.
 #pragma once
 
 #include "tasks/task.h"
@@ -6,9 +6,8 @@
 
 namespace horner {
 
-// Vocabulary, classes, features and output from the task; causal = false for mixers that can read
-// in both directions, where the task does and the pattern does not say; device and precision by
-// name. UsageError where a setting has no meaning.
+// Fills in vocabulary, classes, features and output from the task; causal = false for mixers that can read in both directions,
+// if the task allows it and the pattern does not set it; device and precision by name. UsageError if a setting makes no sense.
 TrainOptions resolve(TrainOptions options, const Task& task);
 
 }  // namespace horner

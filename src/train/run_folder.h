@@ -1,4 +1,4 @@
-// The folder of a run: what was asked, where it ran, what was measured.
+// The folder of a run: its settings, where it ran, what was measured.
 //
 //   config.toml (what differs from the defaults)  config.json (everything)  env.json
 //   metrics.jsonl  tb/  checkpoints/  result.json (at the end)
@@ -14,7 +14,7 @@ namespace horner {
 // Task, pattern, seed, and a hash of everything that decides the outcome.
 std::string run_name(const TrainOptions& options);
 
-// What decides the outcome: every setting but where it is written and how it is shown.
+// What decides the outcome: every setting except where results are written and how they are shown.
 Json outcome(const TrainOptions& options);
 
 // Makes the folder and its descriptions, or checks that the run there is this one: UsageError that

@@ -1,5 +1,5 @@
-// Which examples a step sees. A function of the step alone, so going on after an interruption needs
-// no state, and every process of a group knows what the others take.
+// Which examples a step sees. They depend only on the step. So a resume needs no state, and every process of a group knows
+// which examples the others take.
 //
 //   endless   step s takes s B .. s B + B-1
 //   finite    epoch after epoch; in each the segments in their order, a segment in the order of
@@ -14,7 +14,7 @@ class Sampler {
  public:
   Sampler(const Task& task, int64_t batch);
   std::vector<int64_t> at(int64_t step);             // indices of the training split
-  int64_t steps_of_epoch() const { return steps_; }  // kEndless where there are no epochs
+  int64_t steps_of_epoch() const { return steps_; }  // kEndless if there are no epochs
 
  private:
   const int64_t batch_;

@@ -4,7 +4,7 @@
 //   constant   1
 //   linear     1 - (1 - f) p               p = (s - w) / (steps - w),  f = final_lr
 //   cosine     f + (1 - f) (1 + cos(pi p)) / 2
-//   wsd        1, and from the last `decay` of the steps on linear to f
+//   wsd        1, then linear to f over the last `decay` of the steps
 #pragma once
 
 #include "train/train.h"

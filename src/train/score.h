@@ -12,7 +12,7 @@ namespace horner {
 struct ScoreName {
   std::string split;   // "valid", "test", "test_T512"
   std::string metric;  // "accuracy", "loss", "num_kv_pairs/accuracy-64", "best"
-  static ScoreName parse(std::string_view text);  // UsageError where it is none of the above
+  static ScoreName parse(std::string_view text);  // UsageError if it is none of the above
   static ScoreName at_length(int64_t T, std::string metric);
   std::string text() const { return split + "/" + metric; }
 };

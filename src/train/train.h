@@ -1,7 +1,7 @@
 // One run: a model of any pattern of mixers, trained on any task, in one folder.
 //
-// Everything that decides the outcome is in TrainOptions; a run that was stopped, at any moment,
-// and goes on gives the same numbers as one that never stopped.
+// Everything that decides the outcome is in TrainOptions. A run that was stopped at any moment and resumed gives the same
+// numbers as one that never stopped.
 #pragma once
 
 #include <functional>
@@ -183,7 +183,7 @@ struct TrainResult {
   int64_t state_bytes = 0;  // of one sequence of the task's length
   double flops_per_token = 0, seconds = 0, tokens_per_second = 0, peak_bytes = 0;
   bool resumed = false, finished = false;
-  std::string stopped;  // why, where it ended before its last step: "target", ...
+  std::string stopped;  // why it ended before its last step: "target", ...; else empty
   Json json() const;
   static TrainResult from(const Json& json);
 };
@@ -197,7 +197,7 @@ struct TrainTick {
 };
 using TrainTell = std::function<void(const TrainTick&)>;
 
-// Runs to the end, or goes on where the folder stands; a finished run is only read again.
+// Runs to the end, from the newest checkpoint of the folder if there is one. A finished run is only read.
 TrainResult train(const TrainOptions& options, const TrainTell& tell = {});
 
 }  // namespace horner

@@ -237,7 +237,7 @@ TrainResult Trainer::run() {
       step(std::move(examples));
       const bool last = state_.step == o_.schedule.steps;
       const bool logs = last || due(o_.log.every), scores = last || due(o_.eval.every);
-      // A GPU is asked for its numbers only when they are wanted.
+      // Numbers are read from a GPU only when they are wanted.
       if (device_.is_cpu() || logs || scores || due(o_.checkpoint.every)) read_pending();
       if (logs) log();
       if (scores && validate() && !last) state_.stopped = "target";

@@ -1,4 +1,4 @@
-// One process of a run: the model, its optimiser and where it stands.
+// One process of a run: the model, its optimiser and its progress.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace horner {
 
 class Trainer {
  public:
-  // Goes on where `folder` stands; the first of several processes alone writes there.
+  // Continues from the newest checkpoint of `folder`. Only the first of several processes writes there.
   Trainer(
       const TrainOptions& resolved,
       std::shared_ptr<Task> task,

@@ -19,8 +19,8 @@ using DecodeStep = std::function<Texts(Texts)>;
 
 struct Decoder {
   std::vector<DecodeStep> steps;
-  std::string between;      // tokens: a space where a file names no decoder
-  bool byte_level = false;  // what a token stands for are its bytes
+  std::string between;      // text between tokens: a space if the file names no decoder
+  bool byte_level = false;  // tokens decode to bytes
 
   std::string decode(Texts tokens) const;
 };

@@ -62,7 +62,7 @@ class BpeModel : public TokenModel {
   const Merge* find_merge(int32_t left, int32_t right) const;
 
   BpeOptions o_;
-  Vocabulary vocabulary_;  // by the bytes that a token stands for
+  Vocabulary vocabulary_;  // by the bytes of a token
   std::array<int32_t, 256> byte_ids_{};
   std::unordered_map<uint64_t, Merge> merges_;  // by left 2^32 + right
   int32_t unknown_ = -1;
@@ -83,8 +83,8 @@ class WordPieceModel : public TokenModel {
   size_t longest_token_ = 0;  // bytes
 };
 
-// GPT-2's alphabet of printable characters, one for each byte: a token written in it as bytes;
-// nothing where it has another character.
+// The bytes of a token that is written in GPT-2's alphabet, which has one printable character for each byte; nothing if the
+// token has another character.
 std::optional<std::string> from_byte_alphabet(std::string_view token);
 
 std::optional<uint8_t> fallback_byte(std::string_view token);  // of <0x0A>

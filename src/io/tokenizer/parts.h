@@ -13,8 +13,8 @@ struct AddedToken {
   std::string content;
   int32_t id = 0;
   bool single_word = false;             // not inside a word
-  bool lstrip = false, rstrip = false;  // takes the white space beside it along
-  bool normalized = false;              // is found after normalisation, itself normalised
+  bool lstrip = false, rstrip = false;  // includes the white space before it, after it
+  bool normalized = false;              // searched in the normalised text, itself normalised
   bool special = false;
 };
 

@@ -13,7 +13,7 @@ namespace {
 constexpr char kWord[] = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 constexpr uint32_t kMatchLimit = 1'000'000;  // steps of backtracking
 
-// A pattern with groups that repeat needs more than the 32 KiB that PCRE2 has at hand.
+// A pattern with groups that repeat needs more than the 32 KiB of PCRE2's default stack.
 pcre2_jit_stack* jit_stack(void*) {
   thread_local const std::unique_ptr<pcre2_jit_stack, void (*)(pcre2_jit_stack*)> stack(
       pcre2_jit_stack_create(1 << 15, 1 << 23, nullptr), pcre2_jit_stack_free

@@ -1,5 +1,5 @@
-// Regular expressions of a tokenizer.json, by PCRE2. They are written for Oniguruma; where one escape
-// means something else there it is written anew, or refused.
+// Regular expressions of a tokenizer.json, by PCRE2. They are written for Oniguruma. An escape that means something else
+// there is rewritten, or refused.
 //
 //   \s \S    White_Space          \w    Alphabetic, M, Nd, Pc          \d    Nd
 //   \W in a class, a class in a class, \h \H \K \R \X \G \C \Q \E (*: refused
@@ -26,6 +26,6 @@ class Regex {
   std::shared_ptr<const Code> code_;
 };
 
-std::string escaped(std::string_view literal);  // a pattern that matches it alone
+std::string escaped(std::string_view literal);  // a pattern that matches only this text
 
 }  // namespace horner

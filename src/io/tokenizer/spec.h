@@ -1,4 +1,4 @@
-// A part of a tokenizer.json: an object with a type, every key of which somebody must have read.
+// A part of a tokenizer.json: an object with a type. Each of its keys must be read or ignored, else it is refused.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ using Object = nlohmann::json;
 
 class Spec {
  public:
-  // `name` says where it stands, for the DataError: "normalizer".
+  // `name` is its place in the file, for the DataError: "normalizer".
   Spec(const Object& json, std::string name);
 
   const std::string& type() const { return type_; }
@@ -24,7 +24,7 @@ class Spec {
   int64_t integer(const char* key, int64_t initial);
   std::string text(const char* key, const std::string& initial);
 
-  void ignore(std::initializer_list<const char*> keys);  // they change nothing of what we compute
+  void ignore(std::initializer_list<const char*> keys);  // keys that do not change our results
   void done() const;                                     // refuses a key that nobody has read
   [[noreturn]] void refuse_type() const;
 

@@ -11,7 +11,7 @@
 namespace horner {
 namespace {
 
-// The fastest peer that computes the same function, or softmax where there is none of it; of one token the copy.
+// The fastest peer that computes the same function. Without one: softmax; for one token: the copy of the state.
 void compare_with_peers(BenchReport& report) {
   for (BenchRow& row : report.rows) {
     if (row.program != "horner") continue;

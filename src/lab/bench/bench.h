@@ -1,5 +1,5 @@
-// What the ops cost on this machine: correctness first, then time, beside what the machine can do at best
-// and what others' programs need for the same function.
+// How fast the ops are on this machine: the error first, then the time, compared with the machine's limit and with other
+// programs for the same function.
 //
 //   error    of o, every gradient and the final state against fp64, relative RMS and largest, on one batch row
 //            and two heads of the shape: at most twice that of the plain form with bf16 operands, + 1e-5
@@ -41,17 +41,17 @@ struct BenchRow {
   std::string op = {}, variant = {};
   BenchShape shape = {};
   std::string form = {};                      // what ran
-  int calls = 1;                              // one token: a run goes through that many states,
-  int tokens = 1;                             // and takes that many tokens of each
+  int calls = 1;                              // one token: a run steps this many states,
+  int tokens = 1;                             // this many tokens of each
   Times forward = {}, both = {};              // as graph replays; both: forward and backward
   Times eager_forward = {}, eager_both = {};  // as eager calls
   double floor_forward = 0, floor_both = 0;
-  std::string binds = {};         // what the floor comes from: bytes or flops
+  std::string binds = {};         // what sets the floor: bytes or flops
   double error = 0, allowed = 0;  // the error nearest to its bound
-  std::string worst = {};         // whose: dq, o, ..
+  std::string worst = {};         // the tensor with that error: dq, o, ..
   double peer_forward = 0,
          peer_both = 0;      // ms of the fastest peer of the same function, same call kind
-  int64_t bytes = 0;         // peak of forward and backward beyond the inputs
+  int64_t bytes = 0;         // peak memory of forward and backward, without the inputs
   std::string failure = {};  // why there is no time
 };
 

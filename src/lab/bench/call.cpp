@@ -42,7 +42,7 @@ BenchCall::BenchCall(const BenchJob& job, const Inputs& inputs, at::ScalarType t
       part.copy_((x.to(part.scalar_type()) / 128 - 1).view({part.size(2), part.size(3)}));
     }
   }
-  if (past > 0) options.final_state = false;  // each call goes on from the same cache
+  if (past > 0) options.final_state = false;  // each call starts from the same cache
   if (job.lazy()) lazy = Lazy{.folded = state};
 }
 

@@ -1,5 +1,5 @@
-// One call as a program would make it: inputs that want gradients, and the gradient of o. One token goes on from
-// a state, and has no gradient.
+// One call as a program would make it: inputs that take gradients, and the gradient of o. A call of one token starts from a
+// state and has no gradient.
 #pragma once
 
 #include "lab/bench/subjects.h"
@@ -15,7 +15,7 @@ struct BenchCall {
   const Op& op;
   Inputs in;
   State state = {};
-  mutable std::optional<Lazy> lazy = {};  // goes on from call to call
+  mutable std::optional<Lazy> lazy = {};  // carried from call to call
   Options options;
   std::vector<std::string> names;
   std::vector<at::Tensor> leaves;
@@ -23,7 +23,7 @@ struct BenchCall {
 
   BenchCall(const BenchJob&, const Inputs&, at::ScalarType);
   Result forward() const;
-  Result until_fold() const;  // folded late: that many tokens, all the same; else forward
+  Result until_fold() const;  // folded late: `fold` equal tokens, up to the fold; else forward
   Result at_once() const;     // the same by options.form
   std::vector<at::Tensor> both() const;
 };

@@ -1,6 +1,6 @@
-// What an op must move and compute at least (bf16 or fp32 operands, states on chip): the machine's floor. Bytes: each
-// input once and o; with backward, each sweep reads its inputs again. FLOPs: op.flops. One token reads its state and
-// writes it; folded late, it reads the state and the tokens since (half of W, on the average), and writes each W-th time.
+// The least that an op must move and compute (bf16 or fp32 operands, states on chip): the machine's floor. Bytes: each input
+// once, and o; with backward, each sweep reads its inputs again. FLOPs: op.flops. One token reads and writes its state. Folded
+// late, it reads the state and the waiting tokens (half of W on average) and writes the state at each W-th token.
 #pragma once
 
 #include "ops/op.h"

@@ -18,7 +18,7 @@ struct Values {
   std::vector<at::Tensor> tensors;
 };
 
-// The plain form that the error is measured by: of those made of tensor operations, what auto would take.
+// The plain form whose error is the yardstick: of the forms made of tensor operations, the one that auto would take.
 std::string plain_form(const BenchCall& call) {
   for (const Form& form : call.op.forms) {
     if (form.place != Place::any || !form.traces || form.name == forms::kStep) continue;
@@ -83,8 +83,8 @@ Values own_values(const BenchJob& job, const Sampled& x, bool state) {
   return evaluate(job, x.in, x.grad, low_type(x.grad.device()), false, state);
 }
 
-// The largest error of a draw is that of one element, and varies from draw to draw (ops/kernel_error.h says how much): where
-// it exceeds twice the plain version's, the mean of eight draws counts, of both.
+// The largest error of a draw is that of one element and varies from draw to draw (ops/kernel_error.h says how much). If it
+// exceeds twice that of the plain form, the mean over eight draws counts, for both.
 struct Largest {
   double own = 0, plain = 0;
 };
@@ -110,11 +110,11 @@ void check_errors(const BenchJob& whole, at::Device device, int64_t seed, BenchR
   const auto form = [&](const Options& o) {
     return chosen_form(whole.op, call.in, call.state, o).name;
   };
-  // Fewer tokens may have another kernel: that of the whole is asked for.
+  // With fewer tokens auto may take another kernel, so we name the kernel of the full shape.
   BenchJob job = whole;
   const bool other = !job.lazy() && form(call.options) != row.form;
   if (other) job.variant.options.form = row.form;
-  // The final state too, where asking for it does not change what runs.
+  // Checks the final state too, if asking for it does not change the form.
   Options asked = call.options;
   asked.final_state = true;
   const bool state =

@@ -1,4 +1,4 @@
-// The rule of correctness: a row whose error is larger than allowed has no time.
+// The rule of correctness: a row whose error is larger than allowed gets no time.
 #pragma once
 
 #include "lab/bench/subjects.h"

@@ -56,7 +56,7 @@ void check_peers(const std::string& folder, at::Device device) {
 void run_peers(
     const BenchOptions& options, BenchReport& report, const std::function<void()>& added
 ) {
-  Json rows = Json::array();  // what is timed here, and is no single token
+  Json rows = Json::array();  // what is timed here, except single tokens
   for (const BenchRow& row : report.rows) {
     const Dims& d = row.shape.dims;
     if (row.program != "horner" || d.T == 1) continue;

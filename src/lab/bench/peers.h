@@ -5,11 +5,11 @@
 
 namespace horner {
 
-// UsageError where the folder holds no fla package, or the script is not there.
+// UsageError if the folder holds no fla package, or the script does not exist.
 void check_peers(const std::string& folder, at::Device);
 
-// Adds their rows beside those of the report, and versions; one that refuses or crashes is a row that says so.
-// Calls `added` after each.
+// Adds their rows and versions to the report. A peer that refuses or crashes becomes a row that says so. Calls `added` after
+// each row.
 void run_peers(const BenchOptions&, BenchReport&, const std::function<void()>& added);
 
 }  // namespace horner

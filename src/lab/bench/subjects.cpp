@@ -24,7 +24,7 @@ const std::vector<BenchShape>& shapes() {
       {"P3", {4, 8192, 16, 16, 16, 64}},
       {"P4", {1, 32768, 16, 16, 16, 64}},
       {"X1", {16, 4096, 16, 16, 128, 256}},
-      {"E1", {1, 256, 4, 4, 64, 64}},   // so small that the call itself is what costs
+      {"E1", {1, 256, 4, 4, 64, 64}},   // so small that the call itself takes most of the time
       {"D1", {64, 1, 16, 16, 16, 64}},  // one token of each of 64 streams
       {"D2", {64, 1, 16, 16, 128, 128}},
       {"D3", {256, 1, 16, 16, 128, 128}},

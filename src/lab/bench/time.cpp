@@ -13,16 +13,15 @@
 namespace horner {
 namespace {
 
-constexpr double kDistinct =
-    256e6;  // bytes of states that a run of single tokens goes through, or more
-constexpr int kFewest = 8, kMost = 64;  // calls of such a run: as the layers of a model
+constexpr double kDistinct = 256e6;  // at least this many bytes of states in a run of single tokens
+constexpr int kFewest = 8, kMost = 64;  // calls of such a run, like the layers of a model
 
 int calls_of(const State& state, at::Device device) {
   if (state.empty() || !device.is_cuda()) return 1;
   return std::clamp(int(kDistinct / double(state.bytes())), kFewest, kMost);
 }
 
-// Four times of one function; a graph that cannot be captured leaves its place empty.
+// The four times of one function; if a graph cannot be captured, its time stays empty.
 void time_calls(
     const Timer& clock, int repeats, const Work& forward, const Work& both, BenchRow& row
 ) {
@@ -69,7 +68,7 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   row.calls = calls_of(call.state, device);
   std::vector<BenchCall> layers;  // each with a state of its own
   for (int i = 0; i < row.calls; ++i) layers.emplace_back(job, in, type);
-  std::vector<Result> results(layers.size());  // held: no state is written where another was
+  std::vector<Result> results(layers.size());  // kept alive, so that no memory is used twice
   const auto forward = [&] {
     const at::NoGradGuard none;
     for (int t = 0; t < row.tokens;
@@ -78,7 +77,7 @@ BenchRow time_job(const BenchJob& job, const BenchReport& report, at::Device dev
   };
   const Work both = call.leaves.empty() ? Work() : Work([&] { call.both(); });
   Timer clock = timer(device);
-  // The exponential gate's scans cannot be captured, and after a failed capture none succeeds.
+  // The scans of the exponential gate cannot be captured, and after a failed capture every other one fails.
   if (call.in.i.defined()) clock.replay = nullptr;
   time_calls(clock, int(options.repeats), forward, both, row);
   return row;

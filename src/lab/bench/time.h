@@ -1,4 +1,4 @@
-// How long the calls of `horner bench ops` take, and what the machine can do at best.
+// How long the calls of `horner bench ops` take, and the machine's limit.
 #pragma once
 
 #include "lab/bench/subjects.h"
@@ -10,7 +10,7 @@ void measure_ceilings(BenchReport&, at::Device);
 // A row of the op, after its error has been checked.
 BenchRow time_job(const BenchJob&, const BenchReport&, at::Device);
 
-// What bounds one token: torch copies its states, as many in a run as time_job goes through.
+// The bound for one token: torch copies its states, as many in a run as time_job steps.
 BenchRow time_copy(const BenchJob&, const BenchReport&, at::Device);
 
 // Softmax attention by torch, with one backend at a time: cuDNN or flash.

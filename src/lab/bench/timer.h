@@ -14,14 +14,13 @@ Times times_of(std::vector<double> ms);
 
 using Work = std::function<void()>;
 
-// What a device offers. libhorner_cuda.so exports the GPU's as horner_gpu_timer.
-// One call a run: the cache is cleared before each. More: the work makes them on more memory than a cache holds, and a
-// call's share of the time counts.
+// The timer of a device. libhorner_cuda.so exports the GPU's as horner_gpu_timer. With one call per run the cache is cleared
+// before each call. With more calls the work uses more memory than a cache holds, and the time is divided by their number.
 struct Timer {
   Times (*eager)(const Work&, int repeats, int calls);
   Times (*replay)(const Work&, int repeats, int calls);  // captured once as a graph; null: none
-  int64_t (*peak_bytes)(const Work&);  // memory that a call takes beyond what is held; null
-  int (*clock_mhz)();                  // of the processors, now; null
+  int64_t (*peak_bytes)(const Work&);  // extra memory that a call needs; null: not known
+  int (*clock_mhz)();                  // of the processors, now; null: not known
 };
 const Timer& timer(at::Device);
 

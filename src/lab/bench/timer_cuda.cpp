@@ -1,5 +1,5 @@
-// CUDA events around eager calls and graph replays. Before a single call 256 MB are written: the L2 cache is 60 MB.
-// Many calls on distinct memory clear it themselves, and each pays for what the one before it left to be written back.
+// CUDA events around eager calls and graph replays. Before a single call 256 MB are written to clear the L2 cache of 60 MB.
+// Many calls on distinct memory clear it themselves, and each call pays for the write-back of the call before.
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -14,7 +14,7 @@ namespace horner {
 namespace {
 
 constexpr double kWarmUpMs = 50,
-                 kEnoughMs = 2000;  // after that no more repeats: the call is a slow one
+                 kEnoughMs = 2000;  // after that no more repeats: the call is slow
 
 struct Event {
   cudaEvent_t event;
@@ -85,7 +85,7 @@ int64_t peak_bytes(const Work& work) {
   return allocator::getDeviceStats(device).allocated_bytes[kAll].peak - held;
 }
 
-// NVML's clock of the SMs; 0 where it does not say.
+// NVML's clock of the SMs; 0 if it is not known.
 int clock_mhz() {
   void* library = dlopen("libnvidia-ml.so.1", RTLD_LAZY);
   if (library == nullptr) return 0;

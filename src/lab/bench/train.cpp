@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kWarm = 3;
 
-// The script stands beside the sources of the tree that the program was built in.
+// The script is in the source tree that the program was built from.
 std::string peer_script() {
   const std::string name = "tools/bench_train_peer.py";
   if (fs::exists(name)) return name;
@@ -62,7 +62,7 @@ bool has_peer(const std::string& mixer) {
   return mixer == "softmax" || mixer == "linear" || mixer == "taylor";
 }
 
-// "gla" -> "gla:heads=16", where the mixer has heads and the settings do not say how many.
+// "gla" -> "gla:heads=16", if the mixer has heads and the settings do not say how many.
 std::string with_heads(const std::string& mixer, int64_t heads) {
   MixerSpec spec = MixerSpec::parse(mixer);
   if (!spec.find("heads") && has_setting(find_mixer(spec.name), "heads"))

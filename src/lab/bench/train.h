@@ -1,6 +1,5 @@
-// What a training step costs: forward, backward, clipping and AdamW of a small language model,
-// against the same model written in eager PyTorch (tools/bench_train_peer.py) in the same run, where
-// that has the mixer.
+// What a training step costs: forward, backward, clipping and AdamW of a small language model. In the same run it is compared
+// with the same model in eager PyTorch (tools/bench_train_peer.py), if that has the mixer.
 #pragma once
 
 #include <functional>

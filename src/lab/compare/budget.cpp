@@ -15,7 +15,7 @@ struct Candidate {
   double change;
 };
 
-// What may be tried for a setting, by its name.
+// The values that are tried for a setting, by its name.
 const std::map<std::string, std::vector<std::string>>& sizes() {
   static const std::map<std::string, std::vector<std::string>> map = {
       {"heads", {"1", "2", "4", "8", "16"}},
@@ -29,7 +29,7 @@ const std::map<std::string, std::vector<std::string>>& sizes() {
   return map;
 }
 
-// The mixer with up to two more settings than were given: with a third it would hardly be the same.
+// The mixer with up to two more settings than the user gave. With three it would hardly be the same mixer.
 std::vector<MixerSpec> choices(const MixerSpec& mixer) {
   std::vector<MixerSpec> list = {mixer};
   for (const Description& d : find_mixer(mixer.name).describe()) {
@@ -56,8 +56,8 @@ Budget solve_budget(const std::string& mixer, int64_t D, double target, const Co
   std::vector<int64_t> widths;
   for (int64_t d = std::max<int64_t>(8, D / 2); d <= 2 * D; ++d)
     if (d == D || d % 8 == 0) widths.push_back(d);
-  // The least change first (a setting counts as much as a width changed by half), so that the first
-  // within 1 % is the one.
+  // Sorted by the size of the change (a setting counts as much as a width changed by half), so the first candidate within 1 %
+  // is the best.
   std::vector<Candidate> candidates;
   for (const MixerSpec& choice : choices(given)) {
     const auto changes = double(choice.settings.size() - given.settings.size());

@@ -4,10 +4,9 @@
 //   state    bytes that one sequence of the task's length keeps, over all layers
 //   flops    matrix products of a token's forward
 //
-// Tried are all D near the reference's (multiples of 8 from D/2 to 2 D), and what sets the sizes of
-// keys, values and features in a mixer: heads, expand_k, expand_v, expand, state, head, key, order.
-// Settings that the user gave stay. Of those within 1 % the one that changes least is taken, else the
-// nearest.
+// It tries all D near that of the reference (multiples of 8 from D/2 to 2 D), and the settings that decide the sizes of keys,
+// values and features: heads, expand_k, expand_v, expand, state, head, key, order. Settings that the user gave stay. Among
+// the candidates within 1 % it takes the one that changes least; if there is none, the nearest.
 #pragma once
 
 #include <functional>
@@ -24,7 +23,7 @@ struct Budget {
   int64_t tried = 0;
 };
 
-// Cost of a model in which `mixer` stands with width D; throws UsageError where there is no such one.
+// Cost of a model with this mixer and width D; UsageError if there is no such model.
 using CostOf = std::function<double(const std::string& mixer, int64_t D)>;
 
 Budget solve_budget(const std::string& mixer, int64_t D, double target, const CostOf& cost);

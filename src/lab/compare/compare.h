@@ -1,10 +1,9 @@
 // Mixers side by side on equal terms: THE main job.
 //
-// Only the mixer differs: the other weights start equal (they depend on seed and name alone), the
-// data comes in the same order, seeds are paired. The learning rate of each mixer is chosen on
-// validation (mean over seeds); the test is read once, by the runs that were chosen. A difference is
-// the mean over seeds of the per-seed differences with Student's 95 % interval, and a paired
-// bootstrap over test examples beside it.
+// Only the mixer differs: the other weights start equal (they depend only on seed and name), the data come in the same order,
+// and seeds are paired. The learning rate of each mixer is chosen on validation (mean over seeds). The test is read once, by
+// the chosen runs. A difference is the mean over seeds of the per-seed differences, with Student's 95 % interval and a paired
+// bootstrap over test examples.
 //
 //   plan     mixers x learning rates x seeds                  each a run of train/train.h
 //   run      one after the other, or several programs at once; finished ones are only read
@@ -76,7 +75,7 @@ struct CompareOptions {
 };
 
 struct CompareRun {
-  std::string mixer;  // as it was asked for; in a result, what of that tells it from the others
+  std::string mixer;  // as the user wrote it; in a result only what tells it from the others
   double lr = 0;
   int64_t seed = 0;
   TrainOptions options;
@@ -86,7 +85,7 @@ struct CompareRun {
 
 struct CompareRow {
   std::string mixer;
-  std::string settings;  // mixer and settings as they ran: other ones with --iso
+  std::string settings;  // mixer and settings that ran; --iso may have changed them
   int64_t D = 0;
   double lr = 0;
   std::string lr_note;  // a winner at the edge of its grid
@@ -104,10 +103,10 @@ struct CompareRow {
   std::map<double, Interval> grid;  // validation's metric by learning rate
   int64_t parameters = 0, state_bytes = 0, steps = 0;
   double flops_per_token = 0, train_speed = 0, peak_bytes = 0, seconds = 0;
-  double budget_mismatch = 0;  // of what --iso makes equal
+  double budget_mismatch = 0;  // remaining mismatch of what --iso makes equal
   std::vector<SpeedPoint> speed;
-  // Against softmax, in tokens: where its state is smaller, where it decodes as fast. 0: always,
-  // -1: never, NaN: not measured.
+  // Against softmax, in tokens: the length from which its state is smaller, and from which it decodes as fast. 0: always, -1:
+  // never, NaN: not measured.
   double memory_crossover = std::numeric_limits<double>::quiet_NaN();
   double time_crossover = std::numeric_limits<double>::quiet_NaN();
   int64_t failed = 0;  // runs
@@ -117,7 +116,7 @@ struct Difference {
   std::string a, b;    // a - b
   Interval seeds;      // over paired seeds
   Bootstrap examples;  // over test examples, of scores that are means over seeds
-  bool shown() const;  // whether the interval over seeds leaves out 0; one seed: the bootstrap's
+  bool shown() const;  // whether the interval over seeds excludes 0; with one seed the bootstrap's
 };
 
 // The first head of a trained mixer on the first test example, its first 128 tokens at most.
@@ -130,7 +129,7 @@ struct MixerMap {
 struct CompareResult {
   CompareOptions options;
   std::string metric;
-  bool smaller = false;  // is better
+  bool smaller = false;  // a smaller value is better
   Json task;
   std::vector<Baseline> baselines;
   std::string device;
@@ -139,7 +138,7 @@ struct CompareResult {
   std::vector<CompareRow> rows;         // in the order asked for
   std::vector<Difference> differences;  // each row against the reference
   std::vector<MixerMap> maps;
-  std::string reference;  // softmax where it takes part, else the first
+  std::string reference;  // softmax if it takes part, else the first mixer
   std::string verdict;
   std::vector<std::string> warnings;
   double seconds = 0;
@@ -150,15 +149,15 @@ struct CompareResult {
 // The runs of a comparison, with what the budget solver says about each mixer.
 std::vector<CompareRun> plan(const CompareOptions& options, std::map<std::string, Budget>& budgets);
 
-// `program` is this program, for several runs at once; empty: one after the other in this process.
+// `program`: path of this program, to run several at once; empty: one after the other in this process.
 CompareResult compare(
     const CompareOptions& options, const std::string& program, const RunsTell& tell
 );
 
-// Runs of `horner train` beside each other: of one task, a row per pattern.
+// Compares finished runs of `horner train` on one task: a row per pattern.
 CompareResult gather(const std::vector<std::string>& folders);
 
-// Names for mixers beside each other, without the settings that all who have them share.
+// Short names of several mixers: without settings that have the same value in all of them.
 //   softmax:position.kind=none taylor:order=2,norm=l2 taylor:order=4,norm=l2
 //   softmax                    taylor:order=2         taylor:order=4
 std::vector<std::string> short_names(const std::vector<std::string>& mixers);

@@ -1,4 +1,4 @@
-// Runs that have ended, summed up: a row per mixer, a difference per pair.
+// Summary of finished runs: a row per mixer, a difference per pair.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -18,7 +18,7 @@ std::vector<double> each(const Runs& runs, Get&& get) {
   return values;
 }
 
-// Means over runs, place by place; only as long as the shortest.
+// Means over runs, element by element, up to the length of the shortest.
 template <class Get>
 std::vector<double> means(const Runs& runs, Get&& get) {
   size_t n = runs.empty() ? 0 : get(runs[0]->result).size();
@@ -50,7 +50,7 @@ Runs chosen(const CompareResult& r, CompareRow& row) {
         each(runs, [&](const TrainResult& t) { return t.valid.value(r.metric); });
     if (valid.empty()) continue;
     row.grid[lr] = t_interval(valid);
-    if (runs.size() < most) continue;  // some seeds failed: its mean would be over easier ones
+    if (runs.size() < most) continue;  // some seeds failed: the mean would be over easier seeds
     double value = mean(valid);
     if (r.options.select == "max")
       value = r.smaller ? *std::min_element(valid.begin(), valid.end())
@@ -66,7 +66,7 @@ Runs chosen(const CompareResult& r, CompareRow& row) {
   return std::isnan(best) ? Runs{} : by_lr[row.lr];
 }
 
-// A run that ended early keeps its last value: a mean over those that go on would be of the slow ones.
+// A run that ended early keeps its last value. Else the mean would be over the slow runs only.
 std::vector<CompareRow::Point> curve_of(const Runs& runs) {
   std::set<int64_t> steps;
   for (const CompareRun* run : runs) {

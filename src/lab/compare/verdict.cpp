@@ -17,7 +17,7 @@ const CompareRow* find_row(const CompareResult& r, const std::string& mixer) {
 
 std::string signed_number(double x) { return fmt::format("{:+.3f}", x == 0 ? 0.0 : x); }
 
-// "-0.58 ± 0.07", the bootstrap's interval where there is one seed.
+// "-0.58 ± 0.07"; with one seed the bootstrap's interval.
 std::string amount(const Difference& d) {
   if (d.seeds.n >= 2) return fmt::format("{} ± {:.3f}", signed_number(d.seeds.mean), d.seeds.half);
   return fmt::format(
@@ -40,7 +40,7 @@ std::string state_of(const CompareRow& row) {
   return row.state_bytes > 0 ? ", " + short_bytes(double(row.state_bytes)) + " of state" : "";
 }
 
-// The best score that needs no learning, where the reference does not beat it.
+// The best baseline that needs no learning, if the reference does not beat it.
 const Baseline* unbeaten(const CompareResult& r, const CompareRow& row) {
   const Baseline* best = nullptr;
   for (const Baseline& b : r.baselines) {

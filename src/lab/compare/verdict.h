@@ -1,4 +1,4 @@
-// What a comparison says, in words that a person can quote, and what stands against it.
+// The verdict of a comparison in words that a person can quote, and the reasons to doubt it.
 #pragma once
 
 #include "lab/compare/compare.h"

@@ -34,7 +34,7 @@ std::string meaning(const Op* op, double low, double high) {
   return high > 1 + 1e-9 ? parity + "; some above 1: bounded only through its normaliser" : parity;
 }
 
-// Of every Lambda (B,T,H,F,F), once for those that are the same matrix: there the stride is 0.
+// Eigenvalues of every Lambda (B,T,H,F,F); only once where the stride is 0, that is where all are the same matrix.
 at::Tensor eigenvalues(const at::Tensor& Lambda) {
   at::Tensor distinct = Lambda;
   for (const int64_t d : {0, 1, 2}) {
@@ -61,7 +61,7 @@ void measure_system(Explanation& e, const Op* op, const System& s) {
   e.consequence = meaning(op, e.transition[0], e.transition[4]);
 }
 
-// The probe of arXiv:2507.23632: which orders of the exponential the scores live in.
+// The probe of arXiv:2507.23632: which orders of the exponential the scores need.
 void measure_orders(Explanation& e, const Core& core) {
   if (core.op == nullptr || !core.op->series) return;
   const int64_t r = core.in.q.size(2) / core.in.k.size(2);

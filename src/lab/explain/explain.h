@@ -1,5 +1,4 @@
-// One mixer, looked into: what it holds, how its state compares with a key/value cache, how it
-// forgets, what it reads.
+// One mixer from inside: its parameters, its state compared with a key/value cache, how it forgets, what it reads.
 #pragma once
 
 #include <string>
@@ -59,10 +58,10 @@ struct Explanation {
   std::vector<double> transition;  // quantiles 0, 1/4, 1/2, 3/4, 1 of Lambda's eigenvalues
   std::vector<double> spectrum;    // quantiles 0, 1/64, .., 1
   double growing = 0;              // share of them above 1
-  double half_life = 0;          // tokens, of the median eigenvalue; infinite where it is 1 or more
+  double half_life = 0;          // tokens, of the median eigenvalue; infinite if that is 1 or more
   std::vector<Matrix> matrices;  // Lambda, B, C
   std::string consequence;       // what the range of eigenvalues means
-  std::vector<double> orders;  // share of mean |x^n/n!|, n = 0..10, where scores are exponentiated
+  std::vector<double> orders;    // share of mean |x^n/n!|, n = 0..10, if scores are exponentiated
   double row_sum_low = 0, row_sum_high = 0, negative_mass = 0;  // of the map's rows
   std::vector<double> map;  // (T,T) of the first head, for pictures
   int64_t T = 0;
@@ -71,7 +70,7 @@ struct Explanation {
   Json json() const;
 };
 
-// A mixer as in taylor:order=4,norm=l2; empty with a checkpoint, whose layer has one.
+// A mixer as in taylor:order=4,norm=l2; empty with a checkpoint, which names its mixer.
 Explanation explain(const std::string& mixer, const ExplainOptions&);
 
 Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor& x);  // x (1,T,D)

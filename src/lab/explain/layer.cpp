@@ -1,4 +1,4 @@
-// A layer of a trained model, looked into while the model reads.
+// A layer of a trained model, examined while the model reads.
 #include <ATen/Functions.h>
 
 #include <algorithm>

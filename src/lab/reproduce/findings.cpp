@@ -16,7 +16,7 @@ Verdict verdict_from(const std::string& text) {
   throw DataError("there is no verdict {}", text);
 }
 
-// An earlier finding by the scores that it holds, as the claim is put today.
+// Judges an earlier finding again: its scores, with the claim as it is worded now.
 Finding judged_again(Finding f, const Paper& paper) {
   for (const Claim& claim : paper.claims) {
     const auto has = [&](const std::string& arm) {

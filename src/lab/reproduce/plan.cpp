@@ -11,7 +11,7 @@
 namespace horner {
 namespace {
 
-// Named by everything that decides the outcome, so that equal runs of different claims are one.
+// The name contains everything that decides the outcome, so equal runs of different claims are one run.
 TrainOptions named_run(TrainOptions options, const ReproduceOptions& o, int64_t seed) {
   options.seed = seed;
   options.out = o.runs;
@@ -33,7 +33,7 @@ std::vector<double> rates(const Claim& claim, const Arm& arm) {
   return claim.rates.empty() || !arm.after.empty() ? std::vector<double>{1} : claim.rates;
 }
 
-// Of what the claim scores, on validation.
+// The claim's score, on validation.
 double validation(const Claim& claim, const TrainResult& result) {
   const bool unit = claim.score.find('/') == std::string::npos;  // of numbers that are computed
   return gain(result, {"valid", unit ? result.metric : ScoreName::parse(claim.score).metric});

@@ -1,5 +1,5 @@
-// The runs of some claims, each once, in three stages. The first seed tries the learning rates,
-// where there are several. The other seeds follow. What begins with another's weights comes last.
+// The runs of some claims, each once, in three stages. First seed 0 tries the learning rates, if there are several. Then the
+// other seeds run. Last come the arms that start with the weights of another arm.
 #pragma once
 
 #include "lab/reproduce/reproduce.h"
@@ -9,7 +9,7 @@ namespace horner {
 
 std::string device_of(const ReproduceOptions& options);  // "cpu", "cuda" or "cuda:N"
 
-// Losses and bits count negatively: more is better. RunError where the run has no such score.
+// Losses and bits are negated, so that more is better. RunError if the run has no such score.
 double gain(const TrainResult& result, const ScoreName& name);
 
 class Plan {

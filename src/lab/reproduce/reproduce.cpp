@@ -15,7 +15,7 @@
 namespace horner {
 namespace {
 
-// What reads both directions goes through no state.
+// A mixer that reads both directions has no state.
 bool causal(const TrainOptions& resolved) {
   const auto& pattern = resolved.model.pattern;
   return std::none_of(pattern.begin(), pattern.end(), [](const std::string& mixer) {
@@ -42,7 +42,7 @@ std::vector<const Claim*> chosen(
   return list;
 }
 
-// "input.txt, 1115394 bytes, hash 0f3..", of several files their number.
+// "input.txt, 1115394 bytes, hash 0f3.."; for several files their number.
 std::string describe_data(const Json& sources) {
   if (!sources.is_array() || sources.empty()) return "";
   int64_t bytes = 0;
@@ -61,13 +61,13 @@ std::string describe_data(const Json& sources) {
   );
 }
 
-// "a", then "a; b": what differs between the runs of a claim is told of all.
+// "a", then "a; b": if the runs of a claim differ, all values are listed.
 void add_distinct(std::string& list, const std::string& text) {
   if (("; " + list + "; ").find("; " + text + "; ") == std::string::npos)
     list += (list.empty() ? "" : "; ") + text;
 }
 
-// A row per arm, or what `measure` makes of the trained ones.
+// A row per arm, or the rows that `measure` computes from the trained arms.
 void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
   Trial trial{finding.scale == "gpu" ? Effort::gpu : Effort::cpu, plan.seeds(claim), {}};
   std::vector<ArmScores> rows;

@@ -6,11 +6,11 @@
 //                does not hold  it lies on the other side
 //                not shown      it covers both
 //
-// A claim holds when all its expectations do, and does not when one does not. Two scales, cpu and
-// gpu, ask the same question of a small and of a larger model.
+// A claim holds if all its expectations hold. It does not hold if one of them does not. The scales cpu and gpu ask the same
+// question of a small and of a larger model.
 //
-// The runs of all claims go through one pool (lab/runs.h), each once, whoever asks for it; their
-// names say everything that decides the outcome, so a claim can be judged again from the folders.
+// The runs of all claims go through one pool (lab/runs.h). A run that several claims need runs once. The name of a run contains
+// everything that decides its outcome, so a claim can be judged again from the folders.
 #pragma once
 
 #include "lab/runs.h"
@@ -25,10 +25,10 @@ std::string_view words(Verdict);
 struct Arm {
   std::string label;
   TrainOptions options;
-  std::string after = {};  // label of the arm whose trained weights this one begins with
+  std::string after = {};  // label of the arm whose trained weights this arm starts with
 };
 
-// Higher scores are better; a loss is counted negatively.
+// Higher scores are better; a loss is negated.
 struct Expectation {
   enum Kind {
     above,    // a - b > margin
@@ -39,7 +39,7 @@ struct Expectation {
   Kind kind;
   std::string a, b;  // labels of arms; b: of above and near
   double margin = 0;
-  // "softmax better than linear"; of computed rows, where more is not better: "larger than".
+  // "softmax better than linear"; for computed rows, where more is not better: "larger than".
   std::string text(bool computed) const;
 };
 
@@ -48,7 +48,7 @@ struct ArmScores {
   std::vector<double> scores = {};  // one per seed; NaN: there is none
   bool exact = false;               // one score, computed without chance
   double parameters = 0, state_bytes = 0, seconds = 0;
-  std::string failure = {};  // why a score is not there
+  std::string failure = {};  // why a score is missing
   double lr = 0;             // learning rate; 0: nothing was trained
   std::string lr_note = {};  // "highest tried"
   std::vector<double> known() const;
@@ -70,10 +70,10 @@ struct Claim {
   std::string score;    // as in train/score.h: "test/accuracy"; of computed rows their unit
   std::vector<Expectation> expects;
   int64_t seeds = 3;
-  std::vector<Arm> (*arms)(Effort) = nullptr;         // trained; a row each, but where there is
-  void (*measure)(const Trial&, Finding&) = nullptr;  // computed rows: from scratch, from the arms
-  // Learning rates to try, over the arm's own: the one with the best validation on the first seed
-  // is that of all seeds.
+  std::vector<Arm> (*arms)(Effort) = nullptr;  // the trainings; null when `measure` computes all
+  void (*measure)(const Trial&, Finding&) = nullptr;  // computes rows, alone or from the arms
+  // Learning rates to try, relative to the arm's own. The best one on the validation of the first seed is used for all
+  // seeds.
   std::vector<double> rates = {};
 };
 
@@ -96,11 +96,11 @@ struct Finding {
   std::string claim, says, setting, score, scale = {};
   // Where its runs ran and in which precision, from which source, when it was judged.
   std::string device = {}, commit = {}, date = {};
-  std::string data = {};  // files that they read: name, bytes, hash
+  std::string data = {};  // files that its runs read: name, bytes, hash
   std::vector<ArmScores> rows = {};
   std::vector<Judgement> judgements = {};
   Verdict verdict = Verdict::not_shown;
-  double seconds = 0;  // of its runs, one after the other
+  double seconds = 0;  // sum over its runs
   Json json() const;
   static Finding from(const Json& json);
 };
@@ -134,8 +134,8 @@ struct Reproduction {
   const Paper* paper;
   std::vector<Finding> findings;
   Json json() const;
-  // Takes those of an earlier one, of other claims or another scale, in the order of the paper; they
-  // are judged again by their scores.
+  // Adds the findings of an earlier file, for other claims or the other scale, in the order of the paper. They are judged again
+  // by their scores.
   void add(const Json& earlier);
 };
 

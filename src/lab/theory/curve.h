@@ -1,9 +1,8 @@
-// What an experiment measures: means with their errors along the prompt length L, and the exponent that fits
-// them.
+// What an experiment measures: means with their errors for each prompt length L, and the exponent that fits them.
 //
 //   ln y_L = c + k ln L,   weighted by 1 / var(ln y_L),  var(ln y) = (error / y)^2
 //
-// The interval of k is that of the sampling errors alone; a curve that is no power law shows in its points.
+// The interval of k covers only sampling errors. Whether the curve is a power law at all must be seen from its points.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,7 +34,7 @@ Interval ratio(Estimate, Estimate);
 struct Point {
   int64_t L;
   Estimate measured;
-  std::optional<double> predicted;  // the closed form at this L, where there is one
+  std::optional<double> predicted;  // the closed form at this L, if there is one
 };
 
 struct Curve {
@@ -44,7 +43,7 @@ struct Curve {
   int64_t shortest = 0;  // the exponent is fitted over L >= shortest
 
   std::optional<Interval> exponent() const;  // none with fewer than two points
-  Interval pooled() const;  // measured / predicted over every L, where the closed form is exact
+  Interval pooled() const;  // measured / predicted over every L, if the closed form is exact
   Json json() const;
 };
 

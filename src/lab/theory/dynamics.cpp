@@ -1,9 +1,9 @@
-// Gradient descent of softmax at prompt length L beside that of its linear limit.
+// Gradient descent of softmax at prompt length L, compared with that of its linear limit.
 //
 //   theta <- theta - h grad R_L(theta)       prompts are fresh at each step
 //
-// The gradient's noise from the queries is taken out: grad R_L = E[g_L(x) - g_inf(x)] + grad R_inf,
-// where g_inf, on the same queries, has the closed mean grad R_inf.
+// The noise of the queries is removed from the gradient: grad R_L = E[g_L(x) - g_inf(x)] + grad R_inf. g_inf is computed on the
+// same queries, and its mean grad R_inf is known.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
@@ -98,7 +98,7 @@ Run train(
   return run;
 }
 
-// The runs side by side, one thread each: no step waits for another run.
+// The runs in parallel, one thread each, so no step waits for another run.
 std::vector<Run> train_all(
     const Lab& lab, const Setup& s, size_t number, int64_t L, const std::vector<Parameters>& path
 ) {

@@ -37,7 +37,7 @@ struct Leading {
 };
 Leading leading(const Layer&);
 
-double leading_random_query(const Layer&);  // z is not read; infinity where it does not exist
+double leading_random_query(const Layer&);  // z is not read; infinity if it does not exist
 
 // Mean and covariance of a prompt's tokens under the weights softmax_i(a x_i^T).
 struct Tilted {
@@ -46,8 +46,8 @@ struct Tilted {
 Tilted tilted(const at::Tensor& X, const at::Tensor& a);           // (R,L,d), (d)
 at::Tensor tilted_mean(const at::Tensor& X, const at::Tensor& a);  // (R,L,d), (R,Q,d) -> (R,Q,d)
 
-// Standard normals (R,n). Row r is row `first + r` of the stream: it depends on seed, stream and
-// that number alone, whatever the device, the threads or the size of a batch.
+// Standard normals (R,n). Row r is row `first + r` of the stream. It depends only on seed, stream and that number, not on the
+// device, the threads or the size of a batch.
 at::Tensor normals(uint64_t seed, uint32_t stream, int64_t first, int64_t R, int64_t n);
 
 // Covariances with trace d: "identity", "toeplitz" (0.5^|i-j|), "rotated" (eigenvalues spread by 8,

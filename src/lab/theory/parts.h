@@ -30,11 +30,11 @@ struct Lab {
 
   at::Tensor normals(Use, size_t number, int64_t first, at::IntArrayRef shape) const;
 
-  // body(i) for i = 0 .. n-1; on a CPU each of `threads` takes the next, and torch stays serial in it.
+  // body(i) for i = 0 .. n-1. On a CPU each of `threads` threads takes the next i, and torch uses one thread inside.
   void each(int64_t n, const std::function<void(int64_t)>& body) const;
 
-  // body(first, count) for the prompts 0 .. R-1, in pieces whose (count, Q, L) weights stay in the
-  // cache; pieces run at the same time, so body writes to its own rows alone.
+  // body(first, count) for the prompts 0 .. R-1, in pieces whose (count, Q, L) weights fit in the cache. Pieces run at the
+  // same time, so body must write only to its own rows.
   void in_pieces(int64_t R, int64_t Q, int64_t L, const std::function<void(int64_t, int64_t)>& body)
       const;
 

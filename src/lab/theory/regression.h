@@ -43,8 +43,8 @@ struct SoftmaxRisk {
   Parameters gradient;
 };
 SoftmaxRisk softmax_risk(const at::Tensor& X, const at::Tensor& x, const Parameters&);
-// The same for the limit m_a = x A Sigma: its mean over x is linear_risk, so it takes the noise of
-// the queries out of softmax_risk.
+// The same for the limit m_a = x A Sigma. Its mean over x is known (linear_risk), so subtracting it from softmax_risk removes
+// the noise of the queries.
 SoftmaxRisk limit_risk(const at::Tensor& Sigma, const at::Tensor& x, const Parameters&);
 
 Parameters moved(const Parameters&, const Parameters& along, double by);

@@ -13,8 +13,8 @@ namespace {
 
 const std::string kPart = "regression";
 
-// With A = t Sigma^{-1} and x = g root(Sigma) the scores are t g g_i^T whatever Sigma is: one
-// softmax serves every covariance that asks for the same t.
+// With A = t Sigma^{-1} and x = g root(Sigma) the scores are t g g_i^T for any Sigma. So one softmax serves all covariances
+// with the same t.
 struct Setting {
   std::string name;
   double t;
@@ -111,7 +111,7 @@ void regression(const Lab& lab) {
   const double d = double(lab.options.d);
   const size_t begin = lab.report.curves.size();
   for (size_t i = 0; i < list.size(); ++i) {
-    // E exp(a Gamma a^T) over the queries is what the leading term has to outgrow.
+    // L must be much larger than E exp(a Gamma a^T) over the queries, or the leading term does not hold.
     const double e = std::pow(1 - 2 * 0.3 * 0.3, -d / 2);
     const int64_t shortest =
         i % 2 == 0 ? int64_t(std::ceil(100 * e)) : lab.options.lengths.back() / 16;

@@ -50,7 +50,7 @@ void check(const Options& o) {
   );
 }
 
-// Pieces of work side by side leave no room for threads inside torch's operations.
+// Pieces of work run in parallel, so torch's operations use one thread each.
 struct SerialTorch {
   const int threads = at::get_num_threads();
   SerialTorch() { at::set_num_threads(1); }

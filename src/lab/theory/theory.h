@@ -3,11 +3,11 @@
 //   part           measures                                                          against
 //   identities     derivatives, the flow's gradient and end, d = 1                   closed forms, to rounding
 //   concentration  error of output, bias and gradients at a fixed query              e C / L        (theory/limit.h)
-//   random query   error of the output for z ~ N(0, I), logits growing               the constant where it exists
+//   random query   error of the output for z ~ N(0, I), logits growing               the constant, if it exists
 //   regression     risk of in-context linear regression at a given (A, b)            closed forms   (theory/regression.h)
-//   dynamics       gradient descent of softmax at length L                           the linear flow, what others measured
+//   dynamics       gradient descent of softmax at length L                           the linear flow, measurements of others
 //
-// Each claim is a number with an interval of 95 % and a band in which the theory puts it:
+// Each claim is a number with a 95 % interval and a band that the theory predicts:
 //   holds           the interval lies in the band
 //   does not hold   the interval lies outside
 //   not shown       it straddles an edge: more repeats would decide
@@ -53,7 +53,7 @@ struct Claim {
   std::string part, statement;
   Interval measured;
   double least, most;        // the band
-  bool independent = false;  // not of the paper: what an independent check of it found
+  bool independent = false;  // not a claim of the paper, but of an independent check
   std::string verdict() const;
   std::string sentence() const;
 };
@@ -74,7 +74,7 @@ struct Report {
   std::vector<Trajectory> trajectories;
   std::vector<Claim> claims;
   size_t refuted() const;  // claims that do not hold
-  size_t broken() const;   // those of them with a closed form: all but the claims about training
+  size_t broken() const;   // claims with a closed form that do not hold (not those about training)
   const Curve& curve(std::string_view part, std::string_view name, std::string_view quantity) const;
   Json json() const;
 };

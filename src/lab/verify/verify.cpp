@@ -22,7 +22,7 @@ struct Check {
   std::function<Measure()> measure;
 };
 
-// The variant, and the shape where it is not the user's.
+// The variant, and the shape if it is not the user's.
 std::string described(const Case& c, const Dims& asked) {
   const Dims& d = c.dims;
   if (d.K == asked.K && d.V == asked.V) return c.variant.name;

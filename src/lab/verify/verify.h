@@ -1,5 +1,5 @@
-// The contract on this machine: every op in every form that the device has, or every mixer; every variant, every
-// property. Plain forms at the user's shapes, kernels also at those that they are made for.
+// The contract on this machine: every form of every op that the device has, or every mixer; every variant, every property.
+// Plain forms run at the user's shape, kernels also at shapes that they are made for.
 #pragma once
 
 #include <functional>

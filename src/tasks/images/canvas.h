@@ -13,7 +13,7 @@ struct Dot {
   int64_t pixel;
   double ink;
 };
-// What lies within `radius` of the segment: shares of samples x samples points of each pixel.
+// Ink within `radius` of the segment: for each pixel the share of its samples x samples points.
 std::vector<Dot> stroke(Place a, Place b, double radius, int64_t samples, int64_t side);
 
 struct Snake {
@@ -33,11 +33,11 @@ struct Canvas {
   double step() const { return double(*o.paddle + 2 * margin); }
   bool inside(Place p) const;
   double dilated(int64_t row, int64_t col) const;  // the most ink within the margin
-  // A paddle that ends at `far`; false where it may not lie there.
+  // Adds a paddle that ends at `far`; false if there is no room.
   bool put(Place far, double heading, bool crossing);
   bool start(Snake& snake, Place seed, bool crossing);
   bool extend(Snake& snake, bool crossing);
-  bool targets(std::array<Snake, 2>& snakes);  // both curves; false where one does not fit
+  bool targets(std::array<Snake, 2>& snakes);  // both curves; false if one does not fit
   void distract();                             // shorter curves around them
 };
 

@@ -10,14 +10,14 @@
 //     candidates = pixels on the circle of radius paddle + margin around the pivot
 //     weight = max(cos(min(|dtheta| continuity, pi/2)), 0)^2 (1 - dilated occupancy)
 //     draw one; the segment goes from it back towards the pivot; it is taken if
-//     max(occupancy + segment) < 1.8, else another one is drawn (3 times), else all begins anew
-//   distractors of contour/3 paddles likewise, on no pixel that is occupied; they may stay short
+//     max(occupancy + segment) < 1.8, else another one is drawn (3 times), else the image starts again
+//   distractors of contour/3 paddles in the same way, on free pixels only; they may stay short
 //   o = int(2): discs on the origin of snake o and on the end of snake o (label 1) or 1-o (label 0)
 //   grey = 255 max over layers, rounded once; T = side^2, row by row
 //
-// What the public descriptions leave open is settled so: a tip is the pivot of the last paddle, so the
-// gap between paddles is two margins, and the ends of a snake lie a margin beyond its paddles; a
-// segment's brightest pixel is 1 (then times contrast); dilation takes the maximum within `margin`.
+// Our choices where the public descriptions are open. A tip is the pivot of the last paddle, so the gap between paddles is two
+// margins, and the ends of a snake lie one margin beyond its paddles. The brightest pixel of a segment is 1 (then times
+// contrast). Dilation takes the maximum within `margin`.
 #pragma once
 
 #include "tasks/examples.h"
@@ -75,7 +75,7 @@ class Pathfinder : public Generated {
  private:
   Image draw(Random& random) const;
 
-  const Options o_;  // all of the table filled in
+  const Options o_;  // with the values of the table filled in
 };
 
 }  // namespace horner

@@ -1,14 +1,14 @@
-// Copying: M data tokens have to be written again once the markers come.
+// Copying: M data tokens must be written again at the markers.
 //
 //   ids: 0 blank, 1 .. A-2 data, A-1 marker
 //   copy            M data tokens, G blanks, M markers
-//   selective_copy  the M tokens stand at distinct(G+M, M), sorted, blanks elsewhere; then M markers
+//   selective_copy  the M tokens are at places distinct(G+M, M), sorted, blanks elsewhere; then M markers
 //   targets = the data in their order, at the markers
 //
 // With `least` the strings differ: least .. M tokens, blanks after the last marker.
 //
-// An example draws its number of tokens where they differ, the data, then the places. The Mamba paper's setting (arXiv:2312.00752) is
-// selective_copy:G=4080,M=16,A=16, that of MAD (arXiv:2403.17844) selective_copy:G=224,M=16,A=16.
+// Drawn in this order: the number of tokens (if strings differ), the data, the places. The setting of the Mamba paper
+// (arXiv:2312.00752) is selective_copy:G=4080,M=16,A=16, that of MAD (arXiv:2403.17844) is selective_copy:G=224,M=16,A=16.
 #pragma once
 
 #include "tasks/examples.h"
@@ -33,7 +33,7 @@ class Copy : public Generated {
   using Options = CopyOptions;
   explicit Copy(const Options& options, bool selective = false);
   TaskShape shape() const override;
-  // With other blanks; where strings differ, one of all lengths: the longest that fits.
+  // The same task with other numbers of blanks; if strings differ, with the longest string that fits.
   std::shared_ptr<Task> at_length(int64_t T) const override;
   std::vector<Baseline> baselines() const override;
   Json options() const override { return to_json(o_); }

@@ -4,12 +4,12 @@
 //   features (B,2n,d): row 2i = x_i, row 2i+1 = (y_i, 0, .., 0);  values: y_i at row 2i
 //
 // Curriculum: live dims start_d .. d, one more per stage, the others 0; points start_n .. n, two
-// more per stage, then padding. A stage is `stage` training examples (the paper's 2000 steps of 64),
-// so where an example stands in it follows from its index.
+// more per stage, then padding. A stage is `stage` training examples (the paper's 2000 steps of 64), so the stage of an
+// example follows from its index.
 //
-// Prompts of validation and test may be shifted: x of a skewed covariance (its i-th eigenvalue ~
-// 1/i^2) or of half the space, both of trace d; noise on y; all x in one orthant and the last in the
-// opposite one, or the last orthogonal to all before: in these two the last alone counts.
+// Prompts of validation and test may be shifted: x with a skewed covariance (its i-th eigenvalue ~ 1/i^2) or in half of the
+// space, both of trace d; noise on y; all x in one orthant and the last in the opposite one, or the last orthogonal to all
+// others. In the last two cases only the last x counts.
 #pragma once
 
 #include "tasks/examples.h"

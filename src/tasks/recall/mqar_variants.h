@@ -1,7 +1,7 @@
 // Variants of mqar (own layouts): what makes recall harder, or easier, for a mixer.
 //
-//   mqar_comp     keys of two tokens (a_i, b_j) from a grid of sqrt(P) x sqrt(P), so that no token
-//                 tells the key alone. Ids in thirds: 0 filler, then a, b, values.
+//   mqar_comp     keys of two tokens (a_i, b_j) from a grid of sqrt(P) x sqrt(P), so one token does not
+//                 identify the key. Ids in thirds: 0 filler, then a, b, values.
 //                 a b value for every pair in random order; questions a b, the target at b
 //   mqar_forget   R of the P keys are written again, with another value, after all pairs; the target
 //                 is the last value

@@ -4,9 +4,8 @@
 //   needle  1 key v1 v2 v3 v4,  m of them with distinct keys at places that do not overlap
 //   tail    2 key v1 v2 v3;     targets v1 .. v4 at the last four positions
 //
-// The needle that is asked for stands at a depth of 0, 10, .. 100 % of the places before the tail.
-// Drawn in this order: keys, values, depth, the places of the other needles (again where one would
-// overlap), filler from left to right.
+// The needle in question is at a depth of 0, 10, .. 100 % of the places before the tail. Drawn in this order: keys, values,
+// depth, the places of the other needles (again if one would overlap), filler from left to right.
 #pragma once
 
 #include "tasks/examples.h"

@@ -1,7 +1,7 @@
 // Two tasks on long texts as bytes, id = byte + 1.
 //
 //   bytes_text   is a review good? IMDb as in the Long Range Arena (arXiv:2011.04006); validation is
-//                2 500 of training's 25 000, where others choose on the test
+//                2 500 of training's 25 000 (others choose settings on the test)
 //   book_id      which book is a passage of T bytes from? The largest texts of a folder; the first
 //                80 % of each train, the next 10 % validate, the last 10 % test
 #pragma once

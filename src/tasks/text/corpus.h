@@ -2,10 +2,10 @@
 //
 //   files -> documents -> train, valid, test -> separator, document, separator, document, ..., separator
 //
-// A share for validation or test is taken from whole documents in a keyed order where there are at
-// least 100 of them, else from the end of each: first training, then validation, then test. Tokens of
-// more than 4 MB of files are kept in the user's cache folder, under a name made from the hashes of
-// the files, the tokenizer and the settings, and mapped from there.
+// With at least 100 documents, a share for validation or test is whole documents in a keyed order. With fewer, it is the end
+// of each document: first training, then validation, then test. If the files have more than 4 MB, their tokens are kept in
+// the user's cache folder and mapped from there. The name of that file is made from the hashes of the files, the tokenizer
+// and the settings.
 //
 // Files that end in .bin hold tokens already, see token_stream.h; a share is then cut from their end.
 #pragma once
@@ -45,13 +45,12 @@ struct Corpus {
 
 Corpus make_corpus(const CorpusOptions& options, const Tokenizer& tokenizer);
 
-// Sorted distinct characters of the text as tokens, no separator: only for numbers that were
-// published so.
+// Sorted distinct characters of the text as tokens, no separator: only to compare with numbers that were published this way.
 Corpus make_character_corpus(const CorpusOptions& options);
 
 std::vector<std::string> cut_documents(const std::string& text, const std::string& rule);
 
-// Words of a file of WikiText: what stands between spaces, and one <eos> per line.
+// Words of a WikiText file: the text between spaces, and one <eos> per line.
 int64_t wikitext_words(std::string_view text);
 
 }  // namespace horner

@@ -1,5 +1,5 @@
-// Text that is made up where there is none: stories of a few sentences whose verbs agree with their
-// subjects over relative clauses, so that there is something to learn at a distance.
+// Made-up text for machines that have none: stories of a few sentences. Verbs agree with their subjects across relative
+// clauses, so there is something to learn at a distance.
 #pragma once
 
 #include <string>

@@ -41,7 +41,7 @@ class LabelledTextTask : public Task {
 // Moves `count` examples of training, the first of a keyed order, to validation.
 void hold_out(LabelledSplits& splits, int64_t count, uint64_t seed);
 
-// `data`, or the folder `name` of HORNER_DATA; DataError that says what would help.
+// `data`, or the folder `name` in HORNER_DATA; DataError that says what to do.
 std::string data_folder(const std::string& data, const std::string& name, std::string_view task);
 
 }  // namespace horner

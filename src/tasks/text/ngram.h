@@ -1,4 +1,4 @@
-// What counting does: the interpolated Witten-Bell n-gram over bytes.
+// The baseline of counting: the interpolated Witten-Bell n-gram over bytes.
 //
 //   P_k(b | h) = (c(h b) + d(h) P_{k-1}(b | h')) / (c(h) + d(h))        P_{-1} = 1/256
 //

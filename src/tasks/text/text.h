@@ -7,9 +7,9 @@
 //   doc     the same windows side by side as one packed row; state and positions restart at each
 //           separator, which is the target of a document's last token and the input before the next
 //
-// Training draws windows at random places, int(n - T), or goes through them (`epoch`). Validation and
-// test go through all, every token scored once: the last window reaches back for its context. The
-// first token is scored, after the separator; no state is carried from window to window.
+// Training draws windows at random places, int(n - T), or takes them in order (`epoch`). Validation and test take all windows
+// and score every token once; the last window starts earlier, and its repeated tokens are context only. The first token is
+// scored, with the separator before it. No state is carried from window to window.
 #pragma once
 
 #include <mutex>

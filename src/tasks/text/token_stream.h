@@ -36,15 +36,15 @@ struct TokenSplits {
   std::array<double, 3> bytes{};       // of text
 };
 
-// Nothing where there is no such file; a DataError where it is damaged.
+// Nothing if there is no such file; a DataError if it is damaged.
 std::optional<TokenSplits> read_tokens(const std::string& path);
 void write_tokens(const std::string& path, const TokenSplits& splits, int64_t vocabulary);
 
-// A file of tokens that somebody else made: of llm.c (256 numbers of 32 bits before the tokens: magic,
-// version, count), or of nanoGPT (16 bits per token and nothing else).
+// A file of tokens from another program: llm.c (256 numbers of 32 bits before the tokens: magic, version, count) or nanoGPT
+// (16 bits per token, nothing else).
 TokenStream read_token_file(const std::string& path);
 
-// The user's folder for what can be made again: $XDG_CACHE_HOME/horner or ~/.cache/horner.
+// The user's cache folder: $XDG_CACHE_HOME/horner or ~/.cache/horner.
 std::string cache_folder();
 
 }  // namespace horner

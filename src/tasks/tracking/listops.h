@@ -3,7 +3,7 @@
 //   tree(depth): depth = 10 or uni() > 1/4: digit int(10)
 //                else n = 2 + int(9) children tree(depth+1), then op = int(4)
 //   kept when above < length < below; an example redraws from its stream until one is kept.
-//   Duplicates are not looked for: trees of that length do not meet twice
+//   Duplicates are not checked: two trees of that length are practically never equal
 //
 //   ids: 0 pad, 1 .. 10 digits 0 .. 9, 11 .. 14 [MIN [MAX [MED [SM, 15 ]
 //   MED is the median, of two middle values their mean rounded down; SM is the sum modulo 10
@@ -28,8 +28,8 @@ struct ListOpsOptions : ExampleOptions {
 
 std::vector<int64_t> draw_tree(Random& random, int64_t depth);  // ids
 
-// The value of a tree. Operators below `levels` are not computed but guessed: MIN 0, MAX 9, others 4.
-// UsageError where the ids are no tree.
+// The value of a tree. Operators below `levels` are not computed but guessed: MIN 0, MAX 9, others 4. UsageError if the ids are
+// not a tree.
 int64_t evaluate_tree(const std::vector<int64_t>& ids, int64_t levels = kEndless);
 
 class ListOps : public Generated {

@@ -7,7 +7,7 @@
 //     e(1) = number   e(2) = - number   e(3) = ( number )   e(4) = ( - number )
 //     e(n) = ( e(a) op e(n-a-3) ),  a = 1 + int(n-4),  op of +, - (and x where asked for)
 //
-// Numbers and operators are drawn from left to right, a before what stands inside its brackets.
+// Numbers and operators are drawn from left to right; a is drawn before the contents of its brackets.
 #pragma once
 
 #include "tasks/examples.h"

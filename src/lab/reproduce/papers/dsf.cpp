@@ -24,7 +24,7 @@ std::vector<Arm> families(Effort scale) {
       {"linear attention", recall(scale, fmt::format("linear:heads={}", heads))}};
 }
 
-// Small, for S6 has a scan of its own per channel and number of the state.
+// Small, because S6 has one scan for each channel and number of the state.
 std::vector<Arm> scans(Effort scale) {
   return {
       {"SSD", recall(scale, "mamba2:state=16,head=64,expand=1", 64, 8)},

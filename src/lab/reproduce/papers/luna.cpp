@@ -8,7 +8,7 @@ std::string luna(Effort scale) {
   return fmt::format("luna:causal=false,heads=2,map.hidden={}", scale == Effort::gpu ? 64 : 16);
 }
 
-// Features of every arm: 64 per head, or what the map gives by itself (elu1: K).
+// Features of every arm: 64 per head, or as many as the map has (elu1: K).
 std::vector<Arm> features_on(
     Effort scale, const std::function<TrainOptions(const std::string&)>& options
 ) {
@@ -50,8 +50,8 @@ std::vector<Arm> questions(Effort scale) {
   return features_on(scale, [&](const std::string& mixer) { return questions_of(scale, mixer); });
 }
 
-// The softmax classifier of `questions`; then its attention is replaced, q, k, v, o and all else stay,
-// and everything is trained for a tenth of the steps at a third of the learning rate.
+// The softmax classifier of `questions`. Its attention is replaced; q, k, v, o and the rest stay. Then everything is trained
+// for a tenth of the steps at a third of the learning rate.
 std::vector<Arm> conversion(Effort scale) {
   const auto brief = [&](const std::string& mixer) {
     TrainOptions o = questions_of(scale, mixer);

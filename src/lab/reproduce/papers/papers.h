@@ -5,7 +5,7 @@
 
 namespace horner {
 
-inline const std::vector<double> kRates = {0.4, 1};  // a claim's learning rates over its own
+inline const std::vector<double> kRates = {0.4, 1};  // learning rates to try, relative to the arm's
 
 // Multi-query recall of `pairs` pairs in T tokens: a causal convolution, then the mixer.
 TrainOptions recall(Effort scale, const std::string& mixer, int64_t T = 128, int64_t pairs = 24);

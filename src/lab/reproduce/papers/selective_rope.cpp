@@ -3,7 +3,7 @@
 namespace horner {
 namespace {
 
-// `own`: further settings of the selective rotation, where the paper has them for the task.
+// `own`: further settings of the selective rotation, if the paper states them for the task.
 std::vector<Arm> positions(
     const std::string& mixer,
     const std::function<TrainOptions(const std::string&)>& options,
@@ -16,8 +16,8 @@ std::vector<Arm> positions(
       {"selective", options(kind + "selective_rope" + own)}};
 }
 
-// Every angle at the same temperature, no gate and no SiLU, so that an angle can be anything. It is 10
-// and not the paper's 1: the weights begin near 0 and would take as many steps again to reach pi.
+// Every angle has the same temperature, no gate and no SiLU, so an angle can have any value. The temperature is 10, not the
+// paper's 1: the weights start near 0, and with 1 they would need twice the steps to reach pi.
 constexpr const char* kTracking =
     ",position.base=1,position.gate=none,position.activation=none,position.temperature_max=10";
 // The spectrum of random features, low rank, differences instead of a convolution.

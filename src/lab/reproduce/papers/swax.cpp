@@ -16,7 +16,7 @@ TrainOptions hybrid(TrainOptions o, int64_t window) {
   return o;
 }
 
-// One of the two, as chance has it.
+// One of the two windows, at random.
 TrainOptions stochastic(TrainOptions o, int64_t least, int64_t most) {
   o = hybrid(o, most);
   o.train.stochastic_window = true;

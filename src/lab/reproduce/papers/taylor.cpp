@@ -13,7 +13,7 @@ std::vector<Arm> arms_of(
   return arms;
 }
 
-// K = 16: the state of a high order is counted by making it.
+// K = 16, because the state of a high order is allocated to measure its size.
 std::vector<Arm> orders(Effort scale) {
   const char* heads = scale == Effort::gpu ? ",heads=16" : "";
   std::vector<std::pair<std::string, std::string>> list = {
