@@ -127,7 +127,7 @@ std::vector<BenchJob> bench_jobs(const BenchOptions& options, bool on_cpu) {
       const bool standard = std::any_of(shapes().begin(), shapes().end(), [&](const auto& shape) {
         return shape.name == name;
       });
-      if (standard && !asked_for && !on_cpu) continue;  // S2 is no shape of order 2, decay per head
+      if (standard && !asked_for && !on_cpu) continue;  // a standard shape, but not of this row
       const BenchShape shape = shape_named(name);
       const bool step = subject.variant.find(kStep) != std::string::npos;
       if (step == (shape.dims.T == 1)) list.push_back({op, subject, shape, variant});

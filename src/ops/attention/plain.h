@@ -36,7 +36,7 @@ struct Sinks {
 };
 Sinks attention_sinks(const Inputs&, const State&, const Options&);
 
-// The definition.
+// The definition, for one token also the step form.
 Result attention_recurrent(const Inputs&, const State&, const Options&);
 Result attention_parallel(const Inputs&, const State&, const Options&);
 Result attention_chunked(const Inputs&, const State&, const Options&);

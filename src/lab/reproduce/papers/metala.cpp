@@ -27,10 +27,10 @@ std::vector<Arm> ablation(Effort scale) {
 //
 //   C1  the memory can keep v_1 past an unimportant token and can replace it by an important v_2
 //   C2  rows p of a softmax map are weights q_t k_s a_{s+1} .. a_t
-//   C3  fewest of q, k and decay among those that do both
+//   C3  it has the fewest of q, k and decay among the families that satisfy both
 //
-// The error of C1 is that of the worse of keeping (1,0) and replacing (0,1), of C2 the sum of
-// |weight - p_s| over two rows; each family has its best parameters.
+// The error of C1 is the larger one of keeping (1,0) and replacing (0,1). The error of C2 is the sum of |weight - p_s| over
+// two rows. Each family of models gets its best parameters.
 constexpr int64_t kTokens = 1024;
 using Row = std::vector<double>;
 

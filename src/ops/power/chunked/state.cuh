@@ -252,7 +252,7 @@ __device__ __forceinline__ void copy_state(
     z0 = W0 * (z0 + __shfl_xor_sync(~0u, z0, 4));
     z1 = W1 * (z1 + __shfl_xor_sync(~0u, z1, 4));
     if (at.g >= 2) return;
-    if (dS != nullptr) {  // lane g = 0 holds those of the ones
+    if (dS != nullptr) {  // lanes with g = 0 hold the column of ones of dS
       z0 += factor * dS[register_at<kV>(n, kM, 0) - 4 * at.g];
       z1 += factor * dS[register_at<kV>(n, kM, 1) - 4 * at.g];
     }
