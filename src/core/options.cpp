@@ -114,7 +114,8 @@ void from_toml_file(const Fields& fields, const std::string& path) {
 }
 
 void from_text(const Fields& fields, std::string_view text) {
-  for (const Spec::Setting& setting : parse_settings(text)) set(fields, setting.name, setting.value);
+  for (const TypeSpec::Setting& setting : parse_settings(text))
+    set(fields, setting.name, setting.value);
 }
 
 void set(const Fields& fields, std::string_view name, std::string_view text) {
