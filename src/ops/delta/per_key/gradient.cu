@@ -433,12 +433,12 @@ __global__ void __launch_bounds__(kBlock, 1)
     __syncthreads();
     add_sources(grad, m, own, W, U, since, x, p.scale, s, me);
     add_same(grad, W, x);
-    store_keys(grad.q, 1.f, p.dq, false, p.K, c, h, s, me);
-    store_keys(grad.k, 1.f, p.dk, false, p.K, c, h, s, me);
+    store_keys(grad.q, 1.f, p.dq, false, p, c, h, s, me);
+    store_keys(grad.k, 1.f, p.dk, false, p, c, h, s, me);
     db[0] = grad.db[0], db[1] = grad.db[1];
     __syncthreads();
     add_outside(grad, own, me);
-    store_keys(grad.g, 1.f, p.dg_keys, !p.narrow_g, p.K, c, h, s, me);
+    store_keys(grad.g, 1.f, p.dg_keys, !p.narrow_g, p, c, h, s, me);
   }
   const Place me(int(threadIdx.x) % 128);
 #pragma unroll
