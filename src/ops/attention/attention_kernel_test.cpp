@@ -246,7 +246,7 @@ TEST(AttentionCacheCuda, StepsInPlace) {
 }
 
 // A row whose gradient of o is zero still has one of the norm.
-TEST(AttentionFlashCuda, NormAlone) {
+TEST(AttentionNormCuda, FlowsWhereThatOfOIsZero) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   for (const int64_t sinks : {0, 4}) {
     const Setting s{kFew, 64, sinks};
