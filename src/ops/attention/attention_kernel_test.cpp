@@ -1,5 +1,5 @@
-// The kernels of `attention` against fp64: their error is at most twice that of the plain version in the same precision, for o,
-// the log-normaliser and every gradient.
+// The kernels of `attention` against fp64: their error is at most twice that of the plain version
+// in the same precision, for o, the log-normaliser and every gradient.
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,10 @@
-// `attention` by ATen's flash attention, which takes windows, fewer heads of k and v, packed batches and more keys than
-// queries, and returns the log-normaliser. Sinks are merged into its result (sinks.cu).
+// `attention` by ATen's flash attention, which takes windows, fewer heads of k and v, packed
+// batches and more keys than queries, and returns the log-normaliser. Sinks are merged into its
+// result (sinks.cu).
 //
-// Its backward knows no gradient of the log-normaliser; attention_shift gives it one. Over a window and sinks, each of the two
-// backwards gets o and the log-normaliser of both, so that the weights are those of the whole.
+// Its backward knows no gradient of the log-normaliser; attention_shift gives it one. Over a window
+// and sinks, each of the two backwards gets o and the log-normaliser of both, so that the weights
+// are those of the whole.
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/_flash_attention_backward.h>
@@ -311,7 +313,8 @@ Gradients flash_backward(
   return {dq, dk, dv};
 }
 
-// Gradients of the sinks' keys and values (B,G,N,K) in fp32; dq is added to. p has o, norm and the gradients of both.
+// Gradients of the sinks' keys and values (B,G,N,K) in fp32; dq is added to. p has o, norm and the
+// gradients of both.
 Sinks sinks_backward(const Problem& x, cuda::AttentionSinks p, at::Tensor& dq) {
   const auto like = x.sinks.k.options().dtype(at::kFloat);
   const Sinks d{at::zeros(x.sinks.k.sizes(), like), at::zeros(x.sinks.v.sizes(), like)};

@@ -1,11 +1,11 @@
-// The sinks beside a window, merged into what flash attention has computed over the window; and the gradient of the
-// log-normaliser for a backward that has no place for it.
+// The sinks beside a window, merged into what flash attention has computed over the window; and the
+// gradient of the log-normaliser for a backward that has no place for it.
 //
 //   forward    x_s = scale q.k_s     n' = log(e^n + sum_s e^{x_s})     o' = e^{n-n'} o + sum_s e^{x_s-n'} v_s
 //   backward   p_s = e^{x_s - n'}    dx_s = p_s (do.v_s - do.o' + dn)  dq += scale dx_s k_s   dk_s += scale dx_s q   dv_s += p_s do
 //
-// A block owns kRows rows t of one (b, query head), L neighbouring lanes a row at a time and 8 columns each: rows are read once
-// and written once. Keys and values of the sinks are in registers.
+// A block owns kRows rows t of one (b, query head), L neighbouring lanes a row at a time and 8
+// columns each: rows are read once and written once. Keys and values of the sinks are in registers.
 #include "cuda/launch.cuh"
 #include "ops/attention/attention.cuh"
 #include "ops/attention/vectors.cuh"
