@@ -1,4 +1,5 @@
-// Kernels of `attention`: one token against a cache (step.cu), and the sinks beside a window (sinks.cu).
+// Kernels of `attention`: one token against a cache (step.cu), and the sinks beside a window
+// (sinks.cu).
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,8 +36,8 @@ struct AttentionStep {
   int* arrived;                // (B,G,chunks), zero
 };
 
-// Up to kSinksAtOnce sinks that queries read beside their window: query t of a row that has seen n tokens reads sinks
-// s <= n + t - window. K = V, bf16 or fp16.
+// Up to kSinksAtOnce sinks that queries read beside their window: query t of a row that has seen n
+// tokens reads sinks s <= n + t - window. K = V, bf16 or fp16.
 constexpr int kSinksAtOnce = 4;
 struct AttentionSinks {
   int64_t B, T;
@@ -57,8 +58,9 @@ struct AttentionSinks {
 cudaError_t attention_sinks_forward(const AttentionSinks& p, cudaStream_t stream);
 cudaError_t attention_sinks_backward(const AttentionSinks& p, cudaStream_t stream);
 
-// A backward that knows do.o alone also gives the gradient of the log-normaliser n where o is moved along do: dS = P (dP - do.o + dn)
-// = P (dP - do'.o') with o' = o - dn do' / |do'|^2. do' is do; where all of a row is below 2^-60, its first element is 2^-60.
+// A backward that knows do.o alone also gives the gradient of the log-normaliser n where o is moved
+// along do: dS = P (dP - do.o + dn) = P (dP - do'.o') with o' = o - dn do' / |do'|^2. do' is do;
+// where all of a row is below 2^-60, its first element is 2^-60.
 struct AttentionShift {
   int64_t B, T;
   int H, V;

@@ -1,5 +1,5 @@
-// The kernels of `attention` against fp64: their error is at most twice that of the plain version in the same precision, for o,
-// the log-normaliser and every gradient.
+// The kernels of `attention` against fp64: their error is at most twice that of the plain version
+// in the same precision, for o, the log-normaliser and every gradient.
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
@@ -238,7 +238,7 @@ TEST(AttentionCacheCuda, StepsInPlace) {
 }
 
 // A row whose gradient of o is zero still has one of the norm.
-TEST(AttentionFlashCuda, NormAlone) {
+TEST(AttentionNormCuda, FlowsWhereThatOfOIsZero) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   for (const int64_t sinks : {0, 4}) {
     const Setting s{kFew, 64, sinks};

@@ -27,7 +27,8 @@ Buffer* buffer_of(const at::Tensor& x) {
   return data.get_deleter() == &delete_buffer ? static_cast<Buffer*>(data.get_context()) : nullptr;
 }
 
-// Slots first .. first + S of some rows of a buffer, as a tensor that shares its storage and nothing else.
+// Slots first .. first + S of some rows of a buffer, as a tensor that shares its storage and
+// nothing else.
 at::Tensor view(
     const c10::Storage& storage,
     const Buffer& buffer,

@@ -3,10 +3,10 @@
 //   buffer  |.......|=== view: slots first .. end ===|......... room .........|   (B,G,capacity,X)
 //                                                    ^ used: slots from here on are unwritten
 //
-// Slots are written once and never again, so every state that was handed out stays valid: a fork shares
-// its past with its source, and a rollback is the old state. A cache that ends where its buffer is used up to
-// grows in place. Any other one (a second continuation of the same state, a clone, a tensor from a file, a
-// buffer that is full) is copied once into a buffer of its own.
+// Slots are written once and never again, so every state that was handed out stays valid: a fork
+// shares its past with its source, and a rollback is the old state. A cache that ends where its
+// buffer is used up to grows in place. Any other one (a second continuation of the same state, a
+// clone, a tensor from a file, a buffer that is full) is copied once into a buffer of its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,11 +15,12 @@
 
 namespace horner {
 
-// `cache` (B,G,S,X) and T slots after it, of which the last `keep` remain; keep = 0: all. The last min(T, keep) slots
-// of the result are to be written by the caller.
+// `cache` (B,G,S,X) and T slots after it, of which the last `keep` remain; keep = 0: all. The last
+// min(T, keep) slots of the result are to be written by the caller.
 at::Tensor extend(const at::Tensor& cache, int64_t T, int64_t keep);
 
-// The same and rows (B,G,T,X) written. Differentiable where a gradient is wanted: then everything is copied.
+// The same and rows (B,G,T,X) written. Differentiable where a gradient is wanted: then everything
+// is copied.
 at::Tensor append(const at::Tensor& cache, const at::Tensor& rows, int64_t keep);
 
 bool has_room(const at::Tensor& cache);       // whether it is a view of such a buffer

@@ -5,11 +5,13 @@
 
 namespace horner {
 
-// Whether one call of scaled_dot_product_attention without a causal mask of our own is all: no window and no state.
+// Whether one call of scaled_dot_product_attention without a causal mask of our own is all: no
+// window and no state.
 bool attention_is_plain(const State&, const Options&);
 Result attention_sdpa(const Inputs&, const State&, const Options&);
 
-// Why blocks of queries, each with a mask over the keys it can see, cannot be fused; empty: they can.
+// Why blocks of queries, each with a mask over the keys it can see, cannot be fused; empty: they
+// can.
 std::string attention_blocks_refuse(const Inputs&, const State&, const Options&);
 Result attention_by_blocks(const Inputs&, const State&, const Options&);
 

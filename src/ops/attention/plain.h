@@ -1,4 +1,5 @@
-// What the plain forms of `attention` share: the keys that a call sees, their positions, and the mask.
+// What the plain forms of `attention` share: the keys that a call sees, their positions, and the
+// mask.
 #pragma once
 
 #include "ops/op.h"
@@ -25,7 +26,8 @@ struct Visible {
   at::Tensor mask(int64_t t, int64_t C, Span, const Options&) const;
 };
 
-// k and v as they are, in the dtype of the inputs; the positions of all rows are one where no state is given.
+// k and v as they are, in the dtype of the inputs; the positions of all rows are one where no state
+// is given.
 Visible visible_keys(const Inputs&, const State&, const Options&);
 
 State attention_zero_state(const Inputs&, const c10::SymInt& tokens, const Options&);

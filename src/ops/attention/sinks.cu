@@ -1,11 +1,11 @@
-// The sinks beside a window, merged into what flash attention has computed over the window; and the gradient of the
-// log-normaliser for a backward that has no place for it.
+// The sinks beside a window, merged into what flash attention has computed over the window; and the
+// gradient of the log-normaliser for a backward that has no place for it.
 //
 //   forward    x_s = scale q.k_s     n' = log(e^n + sum_s e^{x_s})     o' = e^{n-n'} o + sum_s e^{x_s-n'} v_s
 //   backward   p_s = e^{x_s - n'}    dx_s = p_s (do.v_s - do.o' + dn)  dq += scale dx_s k_s   dk_s += scale dx_s q   dv_s += p_s do
 //
-// A block owns kRows rows t of one (b, query head), L neighbouring lanes a row at a time and 8 columns each: rows are read once
-// and written once. Keys and values of the sinks are in registers.
+// A block owns kRows rows t of one (b, query head), L neighbouring lanes a row at a time and 8
+// columns each: rows are read once and written once. Keys and values of the sinks are in registers.
 #include "cuda/launch.cuh"
 #include "ops/attention/attention.cuh"
 #include "ops/attention/vectors.cuh"
@@ -71,20 +71,35 @@ __device__ float dot(const uint4& packed, const float (&x)[8]) {
   return lane_sum<L>(sum);
 }
 
+// Rows of M tensors, whose loads are in flight while the rows before them are computed.
+template <class T, int M>
+struct Ahead {
+  uint4 x[M];
+
+  template <int L>
+  __device__ void load(const Place<T, L>& at, const Strided* const (&from)[M], int64_t t) {
+#pragma unroll
+    for (int i = 0; i < M; ++i)
+      x[i] = at.inside ? *row_at<T>(*from[i], at.b, min(t, at.end - 1), at.h, at.column) : uint4{};
+  }
+};
+
 template <class T, int L>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     forward_kernel(const __grid_constant__ AttentionSinks p) {
   const Place<T, L> at(p);
   if (at.seen + at.end - 1 < p.window + p.first) return;  // no row of the block reads one
-  for (int64_t from = at.start; from < at.end; from += kThreads / L) {
-    const int64_t t = min(from + at.group, at.end - 1);
-    const bool there = from + at.group < at.end;
-    const int n = there ? at.visible(p, t) : 0;
-    float q[8], o[8], x[kMost];
-    unpack(at.inside ? *row_at<T>(p.q, at.b, t, at.h, at.column) : uint4{}, q, T());
-    unpack(at.inside ? *row_at<T>(p.o, at.b, t, at.h, at.column) : uint4{}, o, T());
-    float* norm = p.norm + (at.b * p.H + at.h) * p.T + t;
+  const Strided* const from[] = {&p.q, &p.o};
+  Ahead<T, 2> now, next;
+  next.load(at, from, at.start + at.group);
+  for (int64_t t = at.start + at.group; t - at.group < at.end; t += kThreads / L) {
+    now = next;
+    const int n = t < at.end ? at.visible(p, t) : 0;
+    float* norm = p.norm + (at.b * p.H + at.h) * p.T + min(t, at.end - 1);
     const float before = *norm;
+    next.load(at, from, t + kThreads / L);
+    float q[8], o[8], x[kMost];
+    unpack(now.x[0], q, T());
     float most = before;
 #pragma unroll
     for (int s = 0; s < kMost; ++s) {
@@ -95,6 +110,7 @@ __global__ void __launch_bounds__(kThreads)
     float sum = own;
 #pragma unroll
     for (int s = 0; s < kMost; ++s) x[s] = s < n ? expf(x[s] - most) : 0.f, sum += x[s];
+    unpack(now.x[1], o, T());
 #pragma unroll
     for (int e = 0; e < 8; ++e) o[e] *= own / sum;
 #pragma unroll
@@ -116,20 +132,22 @@ __global__ void __launch_bounds__(kThreads)
     backward_kernel(const __grid_constant__ AttentionSinks p) {
   const Place<T, L> at(p);
   if (at.seen + at.end - 1 < p.window + p.first) return;
+  const Strided* const from[] = {&p.q, &p.grad, &p.o, &p.dq};
+  Ahead<T, 4> now, next;
+  next.load(at, from, at.start + at.group);
   float dk[kMost][8] = {}, dv[kMost][8] = {};
-  for (int64_t from = at.start; from < at.end; from += kThreads / L) {
-    const int64_t t = min(from + at.group, at.end - 1);
-    const int n = from + at.group < at.end ? at.visible(p, t) : 0;
-    float q[8], grad[8], o[8], dq[8], delta = 0.f;
-    unpack(at.inside ? *row_at<T>(p.q, at.b, t, at.h, at.column) : uint4{}, q, T());
-    unpack(at.inside ? *row_at<T>(p.grad, at.b, t, at.h, at.column) : uint4{}, grad, T());
-    unpack(at.inside ? *row_at<T>(p.o, at.b, t, at.h, at.column) : uint4{}, o, T());
-    unpack(at.inside ? *row_at<T>(p.dq, at.b, t, at.h, at.column) : uint4{}, dq, T());
-    const float norm = p.norm[(at.b * p.H + at.h) * p.T + t];
-#pragma unroll
-    for (int e = 0; e < 8; ++e) delta += grad[e] * o[e];
-    delta = lane_sum<L>(delta);
-    if (p.dnorm) delta -= p.dnorm[(at.b * p.T + t) * p.H + at.h];
+  for (int64_t t = at.start + at.group; t - at.group < at.end; t += kThreads / L) {
+    now = next;
+    next.load(at, from, t + kThreads / L);
+    const int n = t < at.end ? at.visible(p, t) : 0;
+    const int64_t row = min(t, at.end - 1);
+    float q[8], grad[8], dq[8];
+    unpack(now.x[0], q, T());
+    unpack(now.x[1], grad, T());
+    float delta = dot<T, L>(now.x[2], grad);
+    unpack(now.x[3], dq, T());
+    const float norm = p.norm[(at.b * p.H + at.h) * p.T + row];
+    if (p.dnorm) delta -= p.dnorm[(at.b * p.T + row) * p.H + at.h];
 #pragma unroll
     for (int s = 0; s < kMost; ++s) {
       const float x = p.scale * dot<T, L>(at.k[s], q), dp = dot<T, L>(at.v[s], grad);

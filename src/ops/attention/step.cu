@@ -2,9 +2,10 @@
 //
 //   x_s = scale q.k_s        m = max_s x_s        o = sum_s 2^{x_s - m} v_s / sum_s 2^{x_s - m}       x in units of log 2
 //
-// A block owns a span of the keys of one (b, head of k and v) for up to four query heads, L neighbouring lanes own one key of
-// 16: each reads 16 bytes of it at a time and has its own columns of q and o in registers. What the lanes of a key have
-// summed is merged in shared memory, what the blocks of a row have by the last of them to arrive.
+// A block owns a span of the keys of one (b, head of k and v) for up to four query heads, L
+// neighbouring lanes own one key of 16: each reads 16 bytes of it at a time and has its own columns
+// of q and o in registers. What the lanes of a key have summed is merged in shared memory, what the
+// blocks of a row have by the last of them to arrive.
 #include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/attention/attention.cuh"
@@ -16,7 +17,8 @@ namespace {
 constexpr int kThreads = 128;
 constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 
-// The keys of a row, in the order in which blocks share them: the cache, the token itself, the sinks beside the window.
+// The keys of a row, in the order in which blocks share them: the cache, the token itself, the
+// sinks beside the window.
 template <class T>
 struct Row {
   const T *keys, *values, *key, *value, *sink_keys, *sink_values;

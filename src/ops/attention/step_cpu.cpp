@@ -37,7 +37,8 @@ struct Keys {
   int64_t count = 0;
 };
 
-// r queries over some keys: the largest score, the sum of the weights relative to it, and so weighted values.
+// r queries over some keys: the largest score, the sum of the weights relative to it, and so
+// weighted values.
 template <class A>
 struct Sums {
   const A* q;    // (r,K), scaled, padded with zeros to whole vectors
@@ -149,8 +150,9 @@ auto chosen_loop() {
   return avx512 ? &add_avx512<A, T> : avx2 ? &add_avx2<A, T> : &add_plain<A, T>;
 }
 
-// The OpenMP runtime that torch runs on. at::parallel_for has one thread where a program is built without OpenMP, and a
-// second pool of threads would wait for the cores on which torch's own threads spin.
+// The OpenMP runtime that torch runs on. at::parallel_for has one thread where a program is built
+// without OpenMP, and a second pool of threads would wait for the cores on which torch's own
+// threads spin.
 using Parallel = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
 Parallel torch_threads() {
   static const Parallel parallel = [] {

@@ -1,9 +1,10 @@
-// `attention`, one token on a CPU: every key and value of the cache is read once, by all query heads of its group.
+// `attention`, one token on a CPU: every key and value of the cache is read once, by all query
+// heads of its group.
 //
 //   m = max_s x_s        l = sum_s e^{x_s - m}        o = sum_s e^{x_s - m} v_s / l
 //
-// over parts of 1,024 keys, which threads share, merged at the end. The parts count from a row's first token, so that a
-// row's bits depend neither on the other rows nor on the number of threads.
+// over parts of 1,024 keys, which threads share, merged at the end. The parts count from a row's
+// first token, so that a row's bits depend neither on the other rows nor on the number of threads.
 #pragma once
 
 #include "ops/op.h"
