@@ -70,8 +70,10 @@ struct Claim {
   std::string score;    // as in train/score.h: "test/accuracy"; of computed rows their unit
   std::vector<Expectation> expects;
   int64_t seeds = 3;
-  std::vector<Arm> (*arms)(Effort) = nullptr;         // trained; a row each, but where there is
-  void (*measure)(const Trial&, Finding&) = nullptr;  // computed rows: from scratch, from the arms
+  // The trainings of this claim; null where `measure` computes everything.
+  std::vector<Arm> (*arms)(Effort) = nullptr;
+  // Computes the rows, from nothing or from the trained arms; null: a row for each arm.
+  void (*measure)(const Trial&, Finding&) = nullptr;
   // Learning rates to try, over the arm's own: the one with the best validation on the first seed
   // is that of all seeds.
   std::vector<double> rates = {};
