@@ -12,6 +12,10 @@ namespace horner {
 // question about CUDA fixes the answer for the life of the process. Empty on success, else the reason.
 const std::string& open_cuda();
 
+// oneDNN without AMX, before its first use, unless ONEDNN_MAX_CPU_ISA says otherwise: with torch 2.11 its bf16 products
+// stop with an illegal instruction (tilezero on a thread without a tile configuration).
+void leave_out_amx();
+
 // "auto" (a GPU where there is one), "cpu", "cuda" or "cuda:1"; DeviceError where it cannot be had.
 at::Device find_device(std::string_view name);
 
