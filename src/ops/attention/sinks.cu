@@ -182,6 +182,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+struct Largest {
+  float size;
+  int column;
+};
+__device__ inline Largest from_lane(const Largest& x, int distance) {
+  return {__shfl_xor_sync(~0u, x.size, distance), __shfl_xor_sync(~0u, x.column, distance)};
+}
+__device__ inline bool above(
+    const Largest& a, const Largest& b
+) {  // no two are equal: all lanes agree
+  return a.size > b.size || (a.size == b.size && a.column < b.column);
+}
+__device__ inline void insert(const Largest& x, Largest& first, Largest& second) {
+  if (above(x, first)) {
+    second = first;
+    first = x;
+  } else if (above(x, second)) {
+    second = x;
+  }
+}
+
 // Eight lanes a row, whatever its width.
 __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__ AttentionShift p) {
   using T = __nv_bfloat16;
@@ -191,37 +212,67 @@ __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__
   const int64_t at = int64_t(blockIdx.x) * (kThreads / L) + threadIdx.x / L;
   const int64_t row = min(at, rows - 1), h = row % p.H, t = row / p.H % p.T, b = row / p.H / p.T;
   const int lane = int(threadIdx.x) % L;
-  float square = 0.f, most = 0.f;
+  // The two columns of largest |do|: what rounding leaves of the shift goes into them.
+  Largest first{-1.f, 1 << 30}, second = first;
   for (int column = 8 * lane; column < p.V; column += 8 * L) {
     float grad[8];
     unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
 #pragma unroll
-    for (int e = 0; e < 8; ++e) most = fmaxf(most, fabsf(grad[e]));
+    for (int e = 0; e < 8; ++e) insert({fabsf(grad[e]), column + e}, first, second);
   }
 #pragma unroll
-  for (int d = L / 2; d > 0; d /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
-  const bool none = !(most >= kLeast);
-  const float unit = none ? kLeast : most;  // squares of do / unit neither vanish nor overflow
-  for (int column = 8 * lane; column < p.V; column += 8 * L) {
-    float grad[8];
+  for (int d = L / 2; d > 0; d /= 2) {
+    const Largest a = from_lane(first, d), other = from_lane(second, d);
+    insert(a, first, second);
+    insert(other, first, second);
+  }
+  const bool none = !(first.size >= kLeast);
+  if (none) first = {kLeast, 0}, second = {0.f, 1};
+  const float unit = first.size;  // squares of do / unit neither vanish nor overflow
+  const auto load = [&](int column, float(&grad)[8]) {
     unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
     if (none && column == 0) grad[0] = kLeast;
+  };
+  float square = 0.f;
+  for (int column = 8 * lane; column < p.V; column += 8 * L) {
+    float grad[8];
+    load(column, grad);
 #pragma unroll
     for (int e = 0; e < 8; ++e) square += grad[e] / unit * (grad[e] / unit);
   }
   square = lane_sum<L>(square);
-  const float factor = p.dnorm[row] / (unit * square);  // dn do' / |do'|^2 = factor do' / unit
-  if (at >= rows) return;
+  const float factor = p.dnorm[row] / (unit * square);    // dn do' / |do'|^2 = factor do' / unit
+  float rest = 0.f, grad_first = 0.f, grad_second = 0.f;  // <do', o> - dn less what is written
   for (int column = 8 * lane; column < p.V; column += 8 * L) {
     float grad[8], o[8];
-    unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
+    load(column, grad);
     unpack(*row_at<T>(p.o, b, t, h, column), o, T());
-    if (none && column == 0) grad[0] = kLeast;
 #pragma unroll
-    for (int e = 0; e < 8; ++e) o[e] -= factor * (grad[e] / unit);
-    *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_o) + row * p.V + column) = pack(o, T());
-    *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_grad) + row * p.V + column) = pack(grad, T());
+    for (int e = 0; e < 8; ++e) {
+      const float whole = o[e],
+                  moved = __bfloat162float(__float2bfloat16(whole - factor * (grad[e] / unit)));
+      const bool one = column + e == first.column, two = column + e == second.column;
+      o[e] = one || two ? 0.f : moved;
+      if (one) grad_first = grad[e];
+      if (two) grad_second = grad[e];
+      rest += grad[e] * (whole - o[e]);
+    }
+    if (at < rows) {
+      *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_o) + row * p.V + column) = pack(o, T());
+      *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_grad) + row * p.V + column) =
+          pack(grad, T());
+    }
   }
+  rest = lane_sum<L>(rest) - p.dnorm[row];
+  grad_first = lane_sum<L>(grad_first);  // one lane has it, the others 0
+  grad_second = lane_sum<L>(grad_second);
+  const T one = __float2bfloat16(rest / grad_first);
+  rest -= grad_first * __bfloat162float(one);
+  const T two = __float2bfloat16(grad_second == 0.f ? 0.f : rest / grad_second);
+  __syncwarp();  // the rows are written
+  if (at >= rows || lane != 0) return;
+  static_cast<T*>(p.moved_o)[row * p.V + first.column] = one;
+  static_cast<T*>(p.moved_o)[row * p.V + second.column] = two;
 }
 
 template <class T>
