@@ -48,6 +48,7 @@ Values evaluate(
   all.names.emplace_back("o");
   all.tensors.push_back(y.o.detach());
   for (const at::Tensor& part : y.state.parts) {
+    if (!part.is_floating_point() && !part.is_complex()) continue;  // counts of tokens
     all.names.emplace_back("state");
     all.tensors.push_back(part.detach());
   }
