@@ -213,12 +213,13 @@ def delta(
 ) -> Result:
     """The delta rule, gated or not: what a key held is replaced, not added to.
 
-        S^  = exp(g_t) S_{t-1}
+        S^  = diag(exp(g_t)) S_{t-1}
         S_t = S^ + beta_t k_t^T (v_t - k_t S^)
         o_t = scale q_t S_t
 
-    q (B,T,H,K), k (B,T,G,K) of unit norm, v (B,T,G,V), beta (B,T,G) in (0, 2), g (B,T,G): log-decay
-    <= 0; o (B,T,H,V), state S (B,G,K,V). scale: 1 by default.
+    q (B,T,H,K), k (B,T,G,K) of unit norm, v (B,T,G,V), beta (B,T,G) in (0, 2), g (B,T,G) or
+    (B,T,G,K): log-decay <= 0 per head or per key; o (B,T,H,V), state S (B,G,K,V). scale: 1 by
+    default.
     """
     o, state_final, _ = torch.ops.horner.delta(
         q,

@@ -96,6 +96,7 @@ SAMPLES = [
     Sample("linear", "both", {"causal": False}, "key"),
     Sample("delta", "plain"),
     Sample("delta", "gated", {"scale": 0.5}, "head"),
+    Sample("delta", "key", {}, "key"),
     Sample("scan", "real"),
     Sample("scan", "complex", {}, complex=True),
 ]

@@ -27,3 +27,27 @@ def test_ops_do_not_include_each_other():
              if path.parts[0] == name.parts[0] == "ops" and len(path.parts) > 2 and len(name.parts) > 2
              and path.parts[1] != name.parts[1] and path.parts[1] not in shared]
     assert not wrong, "\n".join(wrong)
+
+
+def definitions():
+    """Structs and classes of each file with their namespace; those of unnamed namespaces are the file's own."""
+    for path in sorted(SRC.rglob("*")):
+        if path.suffix not in (".h", ".cpp", ".cu", ".cuh"):
+            continue
+        spaces = []
+        for line in path.read_text().splitlines():
+            if opened := re.match(r"(?:inline )?namespace ([\w:]*) ?\{$", line):
+                spaces.append(opened[1])
+            elif line.startswith("}  // namespace"):
+                spaces.pop()
+            elif (defined := re.match(r"(?:struct|class) (\w+)(?: final)?(?: :.*)? \{", line)) and "" not in spaces:
+                yield "::".join([*spaces, defined[1]]), path.relative_to(SRC)
+
+
+def test_a_name_is_one_thing():
+    """Two structs of one name in one program are undefined behaviour, which no compiler tells."""
+    places = {}
+    for name, path in definitions():
+        places.setdefault(name, set()).add(str(path))
+    twice = [f"{name}: {', '.join(sorted(found))}" for name, found in places.items() if len(found) > 1]
+    assert not twice, "\n".join(twice)

@@ -25,6 +25,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {  # name -> (op, decay, opt
     "linear-sum-head": ("linear", "head", {"norm": "sum"}),
     "delta": ("delta", "", {}),
     "delta-head": ("delta", "head", {}),
+    "delta-key": ("delta", "key", {}),
     "scan": ("scan", "", {}),
 }
 every_case = pytest.mark.parametrize("case", CASES)

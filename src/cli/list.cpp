@@ -167,7 +167,7 @@ Table task_table() {
 }
 
 template <class Type>  // a mixer or a task
-Table settings_table(const Type& type, const Spec& spec) {
+Table settings_table(const Type& type, const TypeSpec& spec) {
   Table table{{"setting", spec.settings.empty() ? "default" : "value", "meaning"}, {}};
   for (const Description& d : type.describe()) {
     const std::string choices =
@@ -190,7 +190,7 @@ std::function<int()> declare_list(CLI::App& app) {
       ->excludes(one);
   return [json, markdown, mixer, task] {
     const auto show = [&](const Table& t) { return *markdown ? t.markdown() : t.text(); };
-    const auto show_one = [&](const auto& type, const Spec& spec) {
+    const auto show_one = [&](const auto& type, const TypeSpec& spec) {
       type.parse(spec.settings_text());  // or says what is wrong
       fmt::print("{}", *json ? as_json(type).dump(2) + "\n" : show(settings_table(type, spec)));
     };
@@ -198,7 +198,7 @@ std::function<int()> declare_list(CLI::App& app) {
       const MixerSpec spec = MixerSpec::parse(*mixer);
       show_one(find_mixer(spec.name), spec);
     } else if (!task->empty()) {
-      const Spec spec = Spec::parse(*task);
+      const TypeSpec spec = TypeSpec::parse(*task);
       show_one(find_task(spec.name), spec);
     } else if (*json) {
       fmt::print("{}\n", as_json().dump(2));

@@ -4,6 +4,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "core/check.h"
@@ -30,6 +31,8 @@ std::string open_cuda_library() {
 }
 
 }  // namespace
+
+void leave_out_amx() { setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", 0); }
 
 const std::string& open_cuda() {
   static const std::string reason = open_cuda_library();

@@ -12,6 +12,10 @@ namespace horner {
 // decides once per process whether there is CUDA. Empty on success, else the reason.
 const std::string& open_cuda();
 
+// oneDNN without AMX, before its first use, unless ONEDNN_MAX_CPU_ISA says otherwise: with torch 2.11 its bf16 products
+// stop with an illegal instruction (tilezero on a thread without a tile configuration).
+void leave_out_amx();
+
 // "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:1"; DeviceError if there is no such device.
 at::Device find_device(std::string_view name);
 

@@ -114,7 +114,7 @@ void from_toml_file(const Fields& fields, const std::string& path) {
 }
 
 void from_text(const Fields& fields, std::string_view text) {
-  for (const Spec::Setting& setting : parse_settings(text))
+  for (const TypeSpec::Setting& setting : parse_settings(text))
     set(fields, setting.name, setting.value);
 }
 

@@ -13,8 +13,8 @@ int64_t open_brackets(std::string_view text) {
 
 }  // namespace
 
-std::vector<Spec::Setting> parse_settings(std::string_view text) {
-  std::vector<Spec::Setting> settings;
+std::vector<TypeSpec::Setting> parse_settings(std::string_view text) {
+  std::vector<TypeSpec::Setting> settings;
   while (!text.empty()) {
     size_t end = 0;
     for (int depth = 0; end < text.size() && (depth > 0 || text[end] != ','); ++end) {
@@ -29,22 +29,24 @@ std::vector<Spec::Setting> parse_settings(std::string_view text) {
   return settings;
 }
 
-Spec Spec::parse(std::string_view text) {
+TypeSpec TypeSpec::parse(std::string_view text) {
   const size_t colon = std::min(text.find(':'), text.size());
   return {
       std::string(text.substr(0, colon)),
       parse_settings(text.substr(std::min(colon + 1, text.size())))};
 }
 
-std::string Spec::settings_text() const {
+std::string TypeSpec::settings_text() const {
   std::string text;
   for (const Setting& s : settings) text += (text.empty() ? "" : ",") + s.name + "=" + s.value;
   return text;
 }
 
-std::string Spec::text() const { return settings.empty() ? name : name + ":" + settings_text(); }
+std::string TypeSpec::text() const {
+  return settings.empty() ? name : name + ":" + settings_text();
+}
 
-std::optional<std::string> Spec::find(std::string_view setting) const {
+std::optional<std::string> TypeSpec::find(std::string_view setting) const {
   const auto found = std::find_if(settings.rbegin(), settings.rend(), [&](const Setting& s) {
     return s.name == setting;
   });

@@ -12,7 +12,7 @@
 
 namespace horner {
 
-struct Spec {
+struct TypeSpec {
   struct Setting {
     std::string name, value;
     bool operator==(const Setting&) const = default;
@@ -20,16 +20,16 @@ struct Spec {
   std::string name;
   std::vector<Setting> settings;  // in the order given
 
-  static Spec parse(std::string_view text);
+  static TypeSpec parse(std::string_view text);
   std::string text() const;                                         // what parse reads back
   std::string settings_text() const;                                // the part after the colon
   std::optional<std::string> find(std::string_view setting) const;  // its value, if it was given
-  bool operator==(const Spec&) const = default;
+  bool operator==(const TypeSpec&) const = default;
 };
-using MixerSpec = Spec;
+using MixerSpec = TypeSpec;
 
 // "order=4,norm=l2"; commas inside brackets belong to the value. UsageError if there is no '='.
-std::vector<Spec::Setting> parse_settings(std::string_view text);
+std::vector<TypeSpec::Setting> parse_settings(std::string_view text);
 
 // Specs from a list that was cut at every comma, as the command line does it:
 //   "gla:heads=2" "conv=4" "softmax"  ->  "gla:heads=2,conv=4" "softmax"

@@ -11,15 +11,17 @@ namespace {
 TEST(Spec, ReadsWhatItPrints) {
   for (const char* text :
        {"gla", "gla:heads=8", "taylor:order=4,position.kind=none", "text:files=[a.txt,b.txt],T=8"})
-    EXPECT_EQ(Spec::parse(text).text(), text);
-  const Spec spec = Spec::parse("text:files=[a.txt,b.txt],T=8");
+    EXPECT_EQ(TypeSpec::parse(text).text(), text);
+  const TypeSpec spec = TypeSpec::parse("text:files=[a.txt,b.txt],T=8");
   EXPECT_EQ(spec.name, "text");
-  EXPECT_EQ(spec.settings, (std::vector<Spec::Setting>{{"files", "[a.txt,b.txt]"}, {"T", "8"}}));
-  EXPECT_EQ(Spec::parse("gla:").text(), "gla");
+  EXPECT_EQ(
+      spec.settings, (std::vector<TypeSpec::Setting>{{"files", "[a.txt,b.txt]"}, {"T", "8"}})
+  );
+  EXPECT_EQ(TypeSpec::parse("gla:").text(), "gla");
 }
 
 TEST(Spec, FindsASettingByItsWholeName) {
-  const Spec spec = Spec::parse("gated_deltanet:value_heads=4,conv=2,conv=3");
+  const TypeSpec spec = TypeSpec::parse("gated_deltanet:value_heads=4,conv=2,conv=3");
   EXPECT_FALSE(spec.find("heads"));
   EXPECT_EQ(spec.find("value_heads"), "4");
   EXPECT_EQ(spec.find("conv"), "3");  // the last one counts, as where settings are set
@@ -27,7 +29,7 @@ TEST(Spec, FindsASettingByItsWholeName) {
 
 TEST(Spec, RefusesASettingWithoutAValue) {
   EXPECT_EQ(
-      thrown<UsageError>([] { Spec::parse("gla:heads"); }),
+      thrown<UsageError>([] { TypeSpec::parse("gla:heads"); }),
       "a setting must be name=value, got 'heads'"
   );
 }

@@ -84,12 +84,13 @@ __device__ void multiply_level(
 }
 
 // Stores 8 keys of rows r and r + 8, as bf16 or fp32 (wide).
+template <class Params>
 __device__ void store_keys(
     const Values& x,
     float scale,
     const Rows& to,
     bool wide,
-    int K,
+    const Params& p,
     const Chunk& c,
     const Heads& h,
     int slice,
@@ -99,7 +100,7 @@ __device__ void store_keys(
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     const int64_t row = 16 * me.warp + me.r + 8 * n;
-    if (row >= c.rows || key >= K) continue;
+    if (row >= c.rows || key >= p.K) continue;
     float y[8];
 #pragma unroll
     for (int e = 0; e < 8; ++e) y[e] = x[e / 2][2 * n + e % 2] * scale;

@@ -6,6 +6,9 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "nn/heads.h"
+#include "nn/initial_values.h"
+#include "nn/precision.h"
 
 namespace horner {
 

@@ -12,7 +12,10 @@
 #pragma once
 
 #include "mixers/mixer.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
 #include "nn/position/position.h"
+#include "nn/short_conv.h"
 
 namespace horner {
 

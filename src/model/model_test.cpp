@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "model/stochastic_window.h"
+#include "ops/attention/cache.h"
 #include "ops/contract.h"
 
 namespace horner {
@@ -92,6 +93,29 @@ TEST(Model, StateGathersAndScatters) {
   }();
   EXPECT_LT(relative_error(mixed.index_select(0, rows), ahead.index_select(0, rows)), 1e-12);
   EXPECT_LT(relative_error(mixed.select(0, 1), behind.select(0, 1)), 1e-12);
+}
+
+// A token is written into the cache's room: no layer copies its past.
+TEST(Model, AStepCopiesNoCache) {
+  const c10::NoGradGuard no_graph;
+  const auto model = make(small({"softmax", "window:window=5,sinks=2"}));
+  const at::Tensor x = tokens(2, 20);
+  ModelState state;
+  model->forward(x.narrow(1, 0, 8), state);
+  for (int64_t t = 8; t < 20; ++t) {
+    const ModelState before = state;
+    model->forward(x.narrow(1, t, 1), state);
+    for (size_t l = 0; l < state.layers.size(); ++l) {
+      size_t caches = 0;
+      for (size_t i = 0; i < state.layers[l].parts.size(); ++i) {
+        const at::Tensor& part = state.layers[l].parts[i];
+        if (!has_room(part)) continue;
+        ++caches;
+        EXPECT_EQ(part.storage().data(), before.layers[l].parts[i].storage().data());
+      }
+      EXPECT_EQ(caches, 2u);
+    }
+  }
 }
 
 TEST(Model, GradientsReachEveryParameter) {

@@ -44,6 +44,8 @@ class Gradients {
           if (x.is_floating_point()) x = x.to(at::kFloat);
       }
     }
+    if (!point_.state.empty() && !refusal(*c.form, point_.in, point_.state, with(c)).empty())
+      point_.state = {};
     weight_ = random_like(truth(c, point_.in, point_.state).o);
   }
 

@@ -37,14 +37,10 @@ Measure splits(const Case& c) {
   Measure m{0, allowed(c, in, whole)};
   for (const int64_t s : {int64_t(1), c.dims.T / 2, c.dims.T - 1}) {
     const Inputs start = tokens(c.op, in, 0, s), rest = tokens(c.op, in, s, c.dims.T - s);
-    for_each_chunk(c, [&](Options o) {
-      // If the kernel does not take so short a part, auto runs that part.
-      const auto part = [&](const Inputs& x, const State& state) {
-        const bool can = c.form->refuses == nullptr || refusal(*c.form, x, state, o).empty();
-        return run(c.op, x, state, can ? o : with(c, forms::kAuto));
-      };
-      const Result first = part(start, {});
-      m.error = std::max(m.error, result_error(c, joined(first, part(rest, first.state)), whole));
+    for_each_chunk(c, [&](const Options& o) {
+      const Result first = run_else_auto(c, start, {}, o);
+      const Result second = run_else_auto(c, rest, first.state, o);
+      m.error = std::max(m.error, result_error(c, joined(first, second), whole));
     });
   }
   return m;
@@ -59,10 +55,7 @@ Measure steps(const Case& c) {
   Result all;
   std::vector<at::Tensor> o;
   for (int64_t t = 0; t < whole.dims.T; ++t) {
-    const Inputs token = tokens(c.op, in, t, 1);
-    const Options own = with(c);
-    const bool can = refusal(*c.form, token, all.state, own).empty();
-    all = run(c.op, token, all.state, can ? own : with(c, forms::kAuto));
+    all = run_else_auto(c, tokens(c.op, in, t, 1), all.state, with(c));
     o.push_back(all.o);
   }
   const Measure m{tensor_error(c, at::cat(o, 1), exact.o), allowed(whole, in, exact)};
@@ -86,7 +79,8 @@ Measure packs(const Case& c) {
     const Result all = run(c.op, packed, {}, o);
     m.error = std::max(m.error, tensor_error(c, all.o, exact));
     if (!o.final_state || cut == 0) return;
-    const Result again = run(c.op, packed, all.state, o);  // each sequence starts from its own row
+    const Result again =
+        run_else_auto(c, packed, all.state, o);  // each sequence starts from its own row
     const Inputs start = tokens(c.op, in, 0, cut);
     const at::Tensor second = truth(c, start, truth(c, start).state).o;
     m.error = std::max(m.error, tensor_error(c, again.o.narrow(1, 0, cut), second));
@@ -150,6 +144,8 @@ static Measure narrow(const Case& c, at::ScalarType type, double bound) {
   const Inputs rounded = to_type(c, sample_inputs(c, at::kDouble), type);
   const at::Tensor exact =
       run(c.op, to_type(c, rounded, at::kDouble), {}, with(c, c.op.forms[0].name)).o;
+  if (c.form->refuses != nullptr && !refusal(*c.form, rounded, {}, with(c, 16, false)).empty())
+    return {.applies = false};
   const auto error_of = [&](std::string_view form) {
     const at::Tensor got = run(c.op, rounded, {}, with(c, form, 16, false)).o;
     return relative_error(got.to(exact.scalar_type()), exact);

@@ -10,10 +10,11 @@
 namespace horner {
 namespace {
 
-using Way = Result (*)(const Op&, const RunForm&, const Inputs&, const State&, const Options&);
+using RunPacked =
+    Result (*)(const Op&, const RunForm&, const Inputs&, const State&, const Options&);
 
 std::vector<at::Tensor> values(
-    Way way, Form form, const Op& op, const Inputs& given, const Options& o
+    RunPacked run_packed_by, const Form& form, const Op& op, const Inputs& given, const Options& o
 ) {
   Inputs in;
   in.cu_seqlens = given.cu_seqlens;
@@ -24,7 +25,10 @@ std::vector<at::Tensor> values(
     leaves.push_back(x.detach().requires_grad_(true));
     in.*input.tensor = leaves.back();
   }
-  const Result y = way(op, form, in, {}, o);
+  const RunForm once = [&](const Inputs& x, const State& s, const Options& own) {
+    return form.forward(x, s, own, nullptr);
+  };
+  const Result y = run_packed_by(op, once, in, {}, o);
   at::Tensor loss = at::real(y.o).cos().sum();
   if (y.norm.defined()) loss = loss + y.norm.sin().sum();
   if (o.final_state)
@@ -47,8 +51,8 @@ TEST(Packed, PaddedIsEachOnItsOwn) {
         Inputs in = sample_inputs({op, variant, dims, at::kCPU, 3}, at::kDouble);
         in.cu_seqlens = at::tensor({0, 3, 3, 20, 37}, at::kLong);
         if (!op.pads(in, {}, o)) continue;
-        for (const Form form : {op.recurrent, op.parallel, op.chunked}) {
-          if (form == nullptr) continue;
+        for (const Form& form : op.forms) {
+          if (form.place != Place::any || form.refuses != nullptr) continue;
           const auto padded = values(run_padded, form, op, in, o);
           const auto each = values(run_each, form, op, in, o);
           ASSERT_EQ(padded.size(), each.size());

@@ -260,7 +260,7 @@ const TaskType& find_task(std::string_view name) {
 }
 
 std::shared_ptr<Task> make_task(std::string_view text) {
-  const Spec spec = Spec::parse(text);
+  const TypeSpec spec = TypeSpec::parse(text);
   const TaskType& type = find_task(spec.name);
   return type.make(type.parse(spec.settings_text()));
 }

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 std::string plain(std::string_view text) {
   std::string name;
-  for (const char c : Spec::parse(text).name) name += std::isalnum(uint8_t(c)) ? c : '-';
+  for (const char c : TypeSpec::parse(text).name) name += std::isalnum(uint8_t(c)) ? c : '-';
   return name;
 }
 

@@ -22,7 +22,8 @@ struct Values {
 std::string plain_form(const BenchCall& call) {
   for (const Form& form : call.op.forms) {
     if (form.place != Place::any || !form.traces || form.name == forms::kStep) continue;
-    if (form.suits == nullptr || form.suits(call.in, call.state, call.options))
+    const bool suits = form.suits == nullptr || form.suits(call.in, call.state, call.options);
+    if (suits && refusal(form, call.in, call.state, call.options).empty())
       return std::string(form.name);
   }
   throw std::logic_error("no plain form");
@@ -47,6 +48,7 @@ Values evaluate(
   all.names.emplace_back("o");
   all.tensors.push_back(y.o.detach());
   for (const at::Tensor& part : y.state.parts) {
+    if (!part.is_floating_point() && !part.is_complex()) continue;  // counts of tokens
     all.names.emplace_back("state");
     all.tensors.push_back(part.detach());
   }

@@ -195,7 +195,7 @@ std::vector<std::string> short_names(const std::vector<std::string>& mixers) {
   std::vector<std::string> names;
   for (const MixerSpec& spec : specs) {
     MixerSpec own{spec.name, {}};
-    for (const Spec::Setting& setting : spec.settings) {
+    for (const TypeSpec::Setting& setting : spec.settings) {
       int64_t has = 0, agrees = 0;  // how many have the setting, and how many with this value
       for (const MixerSpec& other : specs) {
         const std::optional<std::string> value = other.find(setting.name);

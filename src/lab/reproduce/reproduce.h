@@ -70,10 +70,12 @@ struct Claim {
   std::string score;    // as in train/score.h: "test/accuracy"; of computed rows their unit
   std::vector<Expectation> expects;
   int64_t seeds = 3;
-  std::vector<Arm> (*arms)(Effort) = nullptr;  // the trainings; null when `measure` computes all
-  void (*measure)(const Trial&, Finding&) = nullptr;  // computes rows, alone or from the arms
-  // Learning rates to try, relative to the arm's own. The best one on the validation of the first seed is used for all
-  // seeds.
+  // The trainings of this claim; null if `measure` computes everything.
+  std::vector<Arm> (*arms)(Effort) = nullptr;
+  // Computes the rows, from nothing or from the trained arms; null: a row for each arm.
+  void (*measure)(const Trial&, Finding&) = nullptr;
+  // Learning rates to try, relative to the arm's own. The best one on the validation of the first
+  // seed is used for all seeds.
   std::vector<double> rates = {};
 };
 

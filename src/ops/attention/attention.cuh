@@ -35,8 +35,8 @@ struct AttentionStep {
   int* arrived;                // (B,G,chunks), zero
 };
 
-// Up to kSinksAtOnce sinks that queries read in addition to their window. Query t of a row that has seen n tokens reads the
-// sinks s <= n + t - window. K = V, bf16 or fp16.
+// Up to kSinksAtOnce sinks that queries read in addition to their window. Query t of a row that has
+// seen n tokens reads the sinks s <= n + t - window. K = V, bf16 or fp16.
 constexpr int kSinksAtOnce = 4;
 struct AttentionSinks {
   int64_t B, T;
@@ -57,9 +57,9 @@ struct AttentionSinks {
 cudaError_t attention_sinks_forward(const AttentionSinks& p, cudaStream_t stream);
 cudaError_t attention_sinks_backward(const AttentionSinks& p, cudaStream_t stream);
 
-// Flash attention's backward takes no gradient dn of the log-normaliser n; the correct one is dS = P (dP - do.o + dn). So we
-// pass o' = o - dn do' / |do'|^2 instead of o: then do'.o' = do.o - dn. do' is do; but if a whole row is below 2^-60, its
-// first element becomes 2^-60, so that |do'| > 0.
+// Flash attention's backward takes no gradient dn of the log-normaliser n; the correct one is
+// dS = P (dP - do.o + dn). So we pass o' = o - dn do' / |do'|^2 instead of o: then
+// do'.o' = do.o - dn. do' is do; but if a whole row is below 2^-60, its first element becomes 2^-60.
 struct AttentionShift {
   int64_t B, T;
   int H, V;

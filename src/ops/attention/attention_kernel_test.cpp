@@ -1,5 +1,5 @@
-// The kernels of `attention` against fp64: their error is at most twice that of the plain version in the same precision, for o,
-// the log-normaliser and every gradient.
+// The kernels of `attention` against fp64: their error is at most twice that of the plain version
+// in the same precision, for o, the log-normaliser and every gradient.
 #include <ATen/Functions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
@@ -121,16 +121,18 @@ void expect_close(const Setting& s, const std::string& form, bool gradients) {
   for (size_t i = 0; i < exact.names.size(); ++i) {
     Errors own = errors(got.tensors[i], exact.tensors[i]);
     Errors base = errors(plain.tensors[i], exact.tensors[i]);
-    if (own.max > 2 * base.max + 1e-5) {
-      base.max = largest_of_draws([&](uint64_t seed) {
+    const auto over_draws = [&](double Errors::*measure) {
+      return largest_of_draws([&](uint64_t seed) {
         const Example other = example(s, seed);
-        return errors(
-                   values(s, other, s.type, "chunked", gradients).tensors[i],
-                   values(s, other, at::kDouble, "chunked", gradients).tensors[i]
-        )
-            .max;
+        const Values low = values(s, other, s.type, "chunked", gradients);
+        const Values wide = values(s, other, at::kDouble, "chunked", gradients);
+        return errors(low.tensors[i], wide.tensors[i]).*measure;
       });
-    }
+    };
+    if (own.max > 2 * base.max + 1e-5) base.max = over_draws(&Errors::max);
+    const bool few =
+        s.dims.T < 16;  // then the root of the mean square varies from draw to draw too
+    if (few && own.rms > 2 * base.rms + 1e-5) base.rms = over_draws(&Errors::rms);
     expect_at_most_twice(exact.names[i], own, base);
   }
 }
@@ -238,7 +240,7 @@ TEST(AttentionCacheCuda, StepsInPlace) {
 }
 
 // A row whose gradient of o is zero still has one of the norm.
-TEST(AttentionFlashCuda, NormAlone) {
+TEST(AttentionNormCuda, FlowsWhereThatOfOIsZero) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   for (const int64_t sinks : {0, 4}) {
     const Setting s{kFew, 64, sinks};

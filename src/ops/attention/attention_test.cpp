@@ -38,7 +38,8 @@ TEST(Attention, WindowIsMaskedSoftmax) {
   }
 }
 
-// The state stays as large as window and sinks, wherever the sequence is cut and however long it is.
+// The state stays as large as window and sinks, wherever the sequence is cut and however long it
+// is.
 TEST(Attention, WindowKeepsItsSize) {
   const Inputs in = sample({.B = 1, .T = 50, .H = 2, .G = 1, .K = 4, .V = 4});
   Options o;

@@ -3,9 +3,10 @@
 //   buffer  |.......|=== view: slots first .. end ===|......... room .........|   (B,G,capacity,X)
 //                                                    ^ used: slots from here on are unwritten
 //
-// A slot is written once and never again, so every old state stays valid: a fork shares its past with its source, and a
-// rollback is the old state. A cache grows in place if its view ends at `used`. Any other cache (a second
-// continuation of the same state, a clone, a tensor from a file, a full buffer) is copied once into a new buffer.
+// A slot is written once and never again, so every old state stays valid: a fork shares its past
+// with its source, and a rollback is the old state. A cache grows in place if its view ends at
+// `used`. Any other cache (a second continuation of the same state, a clone, a tensor from a file, a
+// full buffer) is copied once into a new buffer.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,11 +15,12 @@
 
 namespace horner {
 
-// `cache` (B,G,S,X) with T more slots, cut to the last `keep` slots; keep = 0: all slots. The caller must write the last
-// min(T, keep) slots of the result.
+// `cache` (B,G,S,X) with T more slots, cut to the last `keep` slots; keep = 0: all slots. The caller
+// must write the last min(T, keep) slots of the result.
 at::Tensor extend(const at::Tensor& cache, int64_t T, int64_t keep);
 
-// The same, with rows (B,G,T,X) written. If a gradient is wanted it is differentiable: then everything is copied.
+// The same, with rows (B,G,T,X) written. If a gradient is wanted it is differentiable: then
+// everything is copied.
 at::Tensor append(const at::Tensor& cache, const at::Tensor& rows, int64_t keep);
 
 bool has_room(const at::Tensor& cache);       // whether it is a view of such a buffer

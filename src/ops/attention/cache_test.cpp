@@ -117,7 +117,8 @@ TEST(AttentionCache, TenThousandStepsCopyALittle) {
   }
 }
 
-// A row, a clone, a gathered batch and an expanded one go on as they should, and the source with them.
+// A row, a clone, a gathered batch and an expanded one go on as they should, and the source with
+// them.
 TEST(AttentionCache, ViewsOfACache) {
   const Options o = with_state();
   const Inputs in = sample(kDims), next = sample(kDims, 5);

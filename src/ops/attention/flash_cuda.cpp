@@ -1,8 +1,9 @@
-// `attention` by ATen's flash attention. It takes windows, grouped heads, packed batches and more keys than queries, and
-// returns the log-normaliser. Sinks are added to its result (sinks.cu).
+// `attention` by ATen's flash attention. It takes windows, grouped heads, packed batches and more
+// keys than queries, and returns the log-normaliser. Sinks are added to its result (sinks.cu).
 //
-// Its backward takes no gradient of the log-normaliser; attention_shift works around that. With a window and sinks there
-// are two backwards. Both get the o and the log-normaliser of the whole, so their weights are those of the whole.
+// Its backward takes no gradient of the log-normaliser; attention_shift works around that. With a
+// window and sinks there are two backwards. Both get the o and the log-normaliser of the whole, so
+// their weights are those of the whole.
 #include <ATen/Functions.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/_flash_attention_backward.h>
@@ -217,6 +218,9 @@ template <class F>
 std::vector<at::Tensor> through(
     const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& grads, F&& outputs
 ) {
+  const auto flows_in = [](const at::Tensor& x) { return x.defined(); };
+  if (std::none_of(grads.begin(), grads.end(), flows_in))
+    return std::vector<at::Tensor>(tensors.size());
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
   const c10::impl::ForceDispatchKeyGuard with_autograd(
       keys.included_, keys.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView
@@ -240,6 +244,17 @@ std::vector<at::Tensor> through(
   for (size_t i = 0; i < leaves.size(); ++i)
     if (leaves[i].is_floating_point()) found[i] = some[next++];
   return found;
+}
+
+// The tensors that a state is made of, and k and v replaced by the first two of a list.
+std::vector<at::Tensor> with_state(const Inputs& in, const State& state) {
+  std::vector<at::Tensor> list = {in.k, in.v};
+  list.insert(list.end(), state.parts.begin(), state.parts.end());
+  return list;
+}
+Inputs with(Inputs in, const std::vector<at::Tensor>& list) {
+  in.k = list[0], in.v = list[1];
+  return in;
 }
 
 void add(std::vector<at::Tensor>& sums, const std::vector<at::Tensor>& more, size_t from) {
@@ -268,25 +283,17 @@ Shifted shifted(const at::Tensor& o, const at::Tensor& grad, const at::Tensor& d
   return y;
 }
 
-std::vector<at::Tensor> backward(
-    const Inputs& in, const State& state, const Options& o, const Saved& saved, const Result& dy
+struct Gradients {
+  at::Tensor dq, dk, dv;
+};
+Gradients flash_backward(
+    const Problem& x, const Options& o, const Shifted& read, const at::Tensor& norm
 ) {
-  const c10::cuda::CUDAGuard device(in.v.device());
-  const bool packed = in.cu_seqlens.defined();
-  const Problem x(in, state, o, {});
-  const at::Tensor norm = saved.get("norm").detach(), out = readable(saved.get("o"));
-  const at::Tensor grad =
-      (dy.o.defined() ? dy.o.detach() : at::zeros_like(out)).contiguous();  // (B,T,H,V)
-  at::Tensor dnorm;
-  Shifted read{out, grad};
-  if (dy.norm.defined()) {
-    dnorm = dy.norm.detach().to(at::kFloat).contiguous();
-    read = shifted(out, grad, dnorm);
-  }
   const at::Tensor none, starts = x.starts.value_or(none);
-  const auto line = [&](const at::Tensor& z) { return packed ? z.squeeze(0) : z; };
-  const at::Tensor random = at::empty({2}, norm.options().dtype(at::kLong));  // no dropout: unused
-  auto [dq, dk, dv] = at::_flash_attention_backward(
+  const auto line = [&](const at::Tensor& z) { return x.starts ? z.squeeze(0) : z; };
+  const at::Tensor random =
+      at::empty({2}, norm.options().dtype(at::kLong));  // unused: dropout is 0
+  const auto [dq, dk, dv] = at::_flash_attention_backward(
       line(read.grad),
       x.q,
       x.k,
@@ -305,33 +312,56 @@ std::vector<at::Tensor> backward(
       x.left,
       x.right
   );
+  return {dq, dk, dv};
+}
+
+// Gradients of the sinks' keys and values (B,G,N,K) in fp32; dq is added to. p has o, norm and the
+// gradients of both.
+Sinks sinks_backward(const Problem& x, cuda::AttentionSinks p, at::Tensor& dq) {
+  const auto like = x.sinks.k.options().dtype(at::kFloat);
+  const Sinks d{at::zeros(x.sinks.k.sizes(), like), at::zeros(x.sinks.v.sizes(), like)};
+  dq = readable(dq);
+  p.dq = tokens_of(dq);
+  p.dk = d.k.data_ptr<float>();
+  p.dv = d.v.data_ptr<float>();
+  for_sinks(p, cuda::attention_sinks_backward);
+  return d;
+}
+
+std::vector<at::Tensor> backward(
+    const Inputs& in, const State& state, const Options& o, const Saved& saved, const Result& dy
+) {
+  const c10::cuda::CUDAGuard device(in.v.device());
+  const bool packed = in.cu_seqlens.defined();
+  const Problem x(in, state, o, {});
+  const at::Tensor norm = saved.get("norm").detach(), out = readable(saved.get("o"));
+  const at::Tensor grad =
+      (dy.o.defined() ? dy.o.detach() : at::zeros_like(out)).contiguous();  // (B,T,H,V)
+  at::Tensor dnorm;
+  Shifted read{out, grad};
+  if (dy.norm.defined()) {
+    dnorm = dy.norm.detach().to(at::kFloat).contiguous();
+    read = shifted(out, grad, dnorm);
+  }
+  auto [dq, dk, dv] = flash_backward(x, o, read, norm);
   std::vector<at::Tensor> all(3 + state.parts.size());
   if (o.sinks > 0) {
-    const auto like = x.sinks.k.options().dtype(at::kFloat);
-    const at::Tensor dk_sinks = at::zeros(x.sinks.k.sizes(), like),
-                     dv_sinks = at::zeros_like(dk_sinks);
-    dq = readable(dq);
     cuda::AttentionSinks p = x.sink_problem(o, out, norm);
     p.grad = tokens_of(grad);
-    p.dq = tokens_of(dq);
     if (dnorm.defined()) p.dnorm = dnorm.data_ptr<float>();
-    p.dk = dk_sinks.data_ptr<float>();
-    p.dv = dv_sinks.data_ptr<float>();
-    for_sinks(p, cuda::attention_sinks_backward);
-    std::vector<at::Tensor> leaves = {in.k, in.v};
-    leaves.insert(leaves.end(), state.parts.begin(), state.parts.end());
-    add(all,
-        through(
-            leaves,
-            {dk_sinks, dv_sinks},
-            [&](const std::vector<at::Tensor>& z) {
-              Inputs own = in;
-              own.k = z[0], own.v = z[1];
-              const Sinks made = attention_sinks(own, {{z.begin() + 2, z.end()}}, o);
-              return std::vector<at::Tensor>{made.k, made.v};
-            }
-        ),
-        1);
+    const Sinks d = sinks_backward(x, p, dq);
+    if (state.empty()) {  // the sinks are the first tokens
+      const int64_t n = std::min(o.sinks, in.k.size(1));
+      const auto first = [&](const at::Tensor& z) { return z.narrow(2, 0, n).transpose(1, 2); };
+      dk.narrow(1, 0, n).add_(first(d.k));
+      dv.narrow(1, 0, n).add_(first(d.v));
+    } else {
+      const auto made = [&](const std::vector<at::Tensor>& z) {
+        const Sinks sinks = attention_sinks(with(in, z), {{z.begin() + 2, z.end()}}, o);
+        return std::vector<at::Tensor>{sinks.k, sinks.v};
+      };
+      add(all, through(with_state(in, state), {d.k, d.v}, made), 1);
+    }
   }
   const auto own = [&](const at::Tensor& z) {  // (B,S+T,G,K): the last T
     return packed ? z.unsqueeze(0) : z.narrow(1, x.S, z.size(1) - x.S);
@@ -341,23 +371,10 @@ std::vector<at::Tensor> backward(
     const auto past = [&](const at::Tensor& z) { return z.narrow(1, 0, x.S).transpose(1, 2); };
     add(all, {past(dk), past(dv)}, 3);
   }
-  if (std::any_of(dy.state.parts.begin(), dy.state.parts.end(), [](const auto& z) {
-        return z.defined();
-      })) {
-    std::vector<at::Tensor> leaves = {in.k, in.v};
-    leaves.insert(leaves.end(), state.parts.begin(), state.parts.end());
-    add(all,
-        through(
-            leaves,
-            dy.state.parts,
-            [&](const std::vector<at::Tensor>& z) {
-              Inputs grown = in;
-              grown.k = z[0], grown.v = z[1];
-              return attention_next_state(grown, {{z.begin() + 2, z.end()}}, o).parts;
-            }
-        ),
-        1);
-  }
+  const auto grown = [&](const std::vector<at::Tensor>& z) {
+    return attention_next_state(with(in, z), {{z.begin() + 2, z.end()}}, o).parts;
+  };
+  add(all, through(with_state(in, state), dy.state.parts, grown), 1);
   return all;
 }
 

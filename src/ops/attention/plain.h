@@ -1,4 +1,5 @@
-// What the plain forms of `attention` share: the keys that a call sees, their positions, and the mask.
+// What the plain forms of `attention` share: the keys that a call sees, their positions, and the
+// mask.
 #pragma once
 
 #include "ops/op.h"

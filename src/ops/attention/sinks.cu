@@ -1,11 +1,11 @@
-// Adds the sinks of a window to the result of flash attention over the window. And attention_shift: the gradient of the
-// log-normaliser for a backward that does not take one.
+// Adds the sinks of a window to the result of flash attention over the window. And attention_shift:
+// the gradient of the log-normaliser for a backward that does not take one.
 //
 //   forward    x_s = scale q.k_s     n' = log(e^n + sum_s e^{x_s})     o' = e^{n-n'} o + sum_s e^{x_s-n'} v_s
 //   backward   p_s = e^{x_s - n'}    dx_s = p_s (do.v_s - do.o' + dn)  dq += scale dx_s k_s   dk_s += scale dx_s q   dv_s += p_s do
 //
-// A block owns kRows rows t of one (b, query head). L neighbouring lanes own one row at a time, 8 columns each. A row is read
-// once and written once. Keys and values of the sinks are in registers.
+// A block owns kRows rows t of one (b, query head). L neighbouring lanes own one row at a time, 8
+// columns each. A row is read once and written once. Keys and values of the sinks are in registers.
 #include "cuda/launch.cuh"
 #include "ops/attention/attention.cuh"
 #include "ops/attention/vectors.cuh"
@@ -71,20 +71,35 @@ __device__ float dot(const uint4& packed, const float (&x)[8]) {
   return lane_sum<L>(sum);
 }
 
+// Rows of M tensors. They load while the rows before them are computed.
+template <class T, int M>
+struct Ahead {
+  uint4 x[M];
+
+  template <int L>
+  __device__ void load(const Place<T, L>& at, const Strided* const (&from)[M], int64_t t) {
+#pragma unroll
+    for (int i = 0; i < M; ++i)
+      x[i] = at.inside ? *row_at<T>(*from[i], at.b, min(t, at.end - 1), at.h, at.column) : uint4{};
+  }
+};
+
 template <class T, int L>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     forward_kernel(const __grid_constant__ AttentionSinks p) {
   const Place<T, L> at(p);
   if (at.seen + at.end - 1 < p.window + p.first) return;  // no row of the block reads a sink
-  for (int64_t from = at.start; from < at.end; from += kThreads / L) {
-    const int64_t t = min(from + at.group, at.end - 1);
-    const bool there = from + at.group < at.end;
-    const int n = there ? at.visible(p, t) : 0;
-    float q[8], o[8], x[kMost];
-    unpack(at.inside ? *row_at<T>(p.q, at.b, t, at.h, at.column) : uint4{}, q, T());
-    unpack(at.inside ? *row_at<T>(p.o, at.b, t, at.h, at.column) : uint4{}, o, T());
-    float* norm = p.norm + (at.b * p.H + at.h) * p.T + t;
+  const Strided* const from[] = {&p.q, &p.o};
+  Ahead<T, 2> now, next;
+  next.load(at, from, at.start + at.group);
+  for (int64_t t = at.start + at.group; t - at.group < at.end; t += kThreads / L) {
+    now = next;
+    const int n = t < at.end ? at.visible(p, t) : 0;
+    float* norm = p.norm + (at.b * p.H + at.h) * p.T + min(t, at.end - 1);
     const float before = *norm;
+    next.load(at, from, t + kThreads / L);
+    float q[8], o[8], x[kMost];
+    unpack(now.x[0], q, T());
     float most = before;
 #pragma unroll
     for (int s = 0; s < kMost; ++s) {
@@ -95,6 +110,7 @@ __global__ void __launch_bounds__(kThreads)
     float sum = own;
 #pragma unroll
     for (int s = 0; s < kMost; ++s) x[s] = s < n ? expf(x[s] - most) : 0.f, sum += x[s];
+    unpack(now.x[1], o, T());
 #pragma unroll
     for (int e = 0; e < 8; ++e) o[e] *= own / sum;
 #pragma unroll
@@ -116,20 +132,22 @@ __global__ void __launch_bounds__(kThreads)
     backward_kernel(const __grid_constant__ AttentionSinks p) {
   const Place<T, L> at(p);
   if (at.seen + at.end - 1 < p.window + p.first) return;
+  const Strided* const from[] = {&p.q, &p.grad, &p.o, &p.dq};
+  Ahead<T, 4> now, next;
+  next.load(at, from, at.start + at.group);
   float dk[kMost][8] = {}, dv[kMost][8] = {};
-  for (int64_t from = at.start; from < at.end; from += kThreads / L) {
-    const int64_t t = min(from + at.group, at.end - 1);
-    const int n = from + at.group < at.end ? at.visible(p, t) : 0;
-    float q[8], grad[8], o[8], dq[8], delta = 0.f;
-    unpack(at.inside ? *row_at<T>(p.q, at.b, t, at.h, at.column) : uint4{}, q, T());
-    unpack(at.inside ? *row_at<T>(p.grad, at.b, t, at.h, at.column) : uint4{}, grad, T());
-    unpack(at.inside ? *row_at<T>(p.o, at.b, t, at.h, at.column) : uint4{}, o, T());
-    unpack(at.inside ? *row_at<T>(p.dq, at.b, t, at.h, at.column) : uint4{}, dq, T());
-    const float norm = p.norm[(at.b * p.H + at.h) * p.T + t];
-#pragma unroll
-    for (int e = 0; e < 8; ++e) delta += grad[e] * o[e];
-    delta = lane_sum<L>(delta);
-    if (p.dnorm) delta -= p.dnorm[(at.b * p.T + t) * p.H + at.h];
+  for (int64_t t = at.start + at.group; t - at.group < at.end; t += kThreads / L) {
+    now = next;
+    next.load(at, from, t + kThreads / L);
+    const int n = t < at.end ? at.visible(p, t) : 0;
+    const int64_t row = min(t, at.end - 1);
+    float q[8], grad[8], dq[8];
+    unpack(now.x[0], q, T());
+    unpack(now.x[1], grad, T());
+    float delta = dot<T, L>(now.x[2], grad);
+    unpack(now.x[3], dq, T());
+    const float norm = p.norm[(at.b * p.H + at.h) * p.T + row];
+    if (p.dnorm) delta -= p.dnorm[(at.b * p.T + row) * p.H + at.h];
 #pragma unroll
     for (int s = 0; s < kMost; ++s) {
       const float x = p.scale * dot<T, L>(at.k[s], q), dp = dot<T, L>(at.v[s], grad);
@@ -164,6 +182,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+struct Largest {
+  float size;
+  int column;
+};
+__device__ inline Largest from_lane(const Largest& x, int distance) {
+  return {__shfl_xor_sync(~0u, x.size, distance), __shfl_xor_sync(~0u, x.column, distance)};
+}
+__device__ inline bool above(
+    const Largest& a, const Largest& b
+) {  // no two are equal: all lanes agree
+  return a.size > b.size || (a.size == b.size && a.column < b.column);
+}
+__device__ inline void insert(const Largest& x, Largest& first, Largest& second) {
+  if (above(x, first)) {
+    second = first;
+    first = x;
+  } else if (above(x, second)) {
+    second = x;
+  }
+}
+
 // Eight lanes own a row of any width.
 __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__ AttentionShift p) {
   using T = __nv_bfloat16;
@@ -173,37 +212,67 @@ __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__
   const int64_t at = int64_t(blockIdx.x) * (kThreads / L) + threadIdx.x / L;
   const int64_t row = min(at, rows - 1), h = row % p.H, t = row / p.H % p.T, b = row / p.H / p.T;
   const int lane = int(threadIdx.x) % L;
-  float square = 0.f, most = 0.f;
+  // The two columns of largest |do|. The rounding error of the shift is put into them.
+  Largest first{-1.f, 1 << 30}, second = first;
   for (int column = 8 * lane; column < p.V; column += 8 * L) {
     float grad[8];
     unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
 #pragma unroll
-    for (int e = 0; e < 8; ++e) most = fmaxf(most, fabsf(grad[e]));
+    for (int e = 0; e < 8; ++e) insert({fabsf(grad[e]), column + e}, first, second);
   }
 #pragma unroll
-  for (int d = L / 2; d > 0; d /= 2) most = fmaxf(most, __shfl_xor_sync(~0u, most, d));
-  const bool none = !(most >= kLeast);
-  const float unit = none ? kLeast : most;  // so squares of do / unit neither vanish nor overflow
-  for (int column = 8 * lane; column < p.V; column += 8 * L) {
-    float grad[8];
+  for (int d = L / 2; d > 0; d /= 2) {
+    const Largest a = from_lane(first, d), other = from_lane(second, d);
+    insert(a, first, second);
+    insert(other, first, second);
+  }
+  const bool none = !(first.size >= kLeast);
+  if (none) first = {kLeast, 0}, second = {0.f, 1};
+  const float unit = first.size;  // squares of do / unit neither vanish nor overflow
+  const auto load = [&](int column, float(&grad)[8]) {
     unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
     if (none && column == 0) grad[0] = kLeast;
+  };
+  float square = 0.f;
+  for (int column = 8 * lane; column < p.V; column += 8 * L) {
+    float grad[8];
+    load(column, grad);
 #pragma unroll
     for (int e = 0; e < 8; ++e) square += grad[e] / unit * (grad[e] / unit);
   }
   square = lane_sum<L>(square);
-  const float factor = p.dnorm[row] / (unit * square);  // dn do' / |do'|^2 = factor do' / unit
-  if (at >= rows) return;
+  const float factor = p.dnorm[row] / (unit * square);    // dn do' / |do'|^2 = factor do' / unit
+  float rest = 0.f, grad_first = 0.f, grad_second = 0.f;  // <do', o> - dn minus what is written
   for (int column = 8 * lane; column < p.V; column += 8 * L) {
     float grad[8], o[8];
-    unpack(*row_at<T>(p.grad, b, t, h, column), grad, T());
+    load(column, grad);
     unpack(*row_at<T>(p.o, b, t, h, column), o, T());
-    if (none && column == 0) grad[0] = kLeast;
 #pragma unroll
-    for (int e = 0; e < 8; ++e) o[e] -= factor * (grad[e] / unit);
-    *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_o) + row * p.V + column) = pack(o, T());
-    *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_grad) + row * p.V + column) = pack(grad, T());
+    for (int e = 0; e < 8; ++e) {
+      const float whole = o[e],
+                  moved = __bfloat162float(__float2bfloat16(whole - factor * (grad[e] / unit)));
+      const bool one = column + e == first.column, two = column + e == second.column;
+      o[e] = one || two ? 0.f : moved;
+      if (one) grad_first = grad[e];
+      if (two) grad_second = grad[e];
+      rest += grad[e] * (whole - o[e]);
+    }
+    if (at < rows) {
+      *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_o) + row * p.V + column) = pack(o, T());
+      *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_grad) + row * p.V + column) =
+          pack(grad, T());
+    }
   }
+  rest = lane_sum<L>(rest) - p.dnorm[row];
+  grad_first = lane_sum<L>(grad_first);  // one lane has it, the others 0
+  grad_second = lane_sum<L>(grad_second);
+  const T one = __float2bfloat16(rest / grad_first);
+  rest -= grad_first * __bfloat162float(one);
+  const T two = __float2bfloat16(grad_second == 0.f ? 0.f : rest / grad_second);
+  __syncwarp();  // the rows are written
+  if (at >= rows || lane != 0) return;
+  static_cast<T*>(p.moved_o)[row * p.V + first.column] = one;
+  static_cast<T*>(p.moved_o)[row * p.V + second.column] = two;
 }
 
 template <class T>

@@ -2,9 +2,10 @@
 //
 //   x_s = scale q.k_s        m = max_s x_s        o = sum_s 2^{x_s - m} v_s / sum_s 2^{x_s - m}       x in units of log 2
 //
-// A block owns a span of the keys of one (b, key/value head), for up to four query heads. L neighbouring lanes share a key;
-// each lane reads 16 bytes of it at a time and holds its columns of q and o in registers. The sums of the groups of lanes
-// are merged in shared memory. The sums of the blocks of a row are merged by the block that finishes last.
+// A block owns a span of the keys of one (b, key/value head), for up to four query heads. L
+// neighbouring lanes share a key; each lane reads 16 bytes of it at a time and holds its columns of
+// q and o in registers. The sums of the groups of lanes are merged in shared memory. The sums of the
+// blocks of a row are merged by the block that finishes last.
 #include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/attention/attention.cuh"
@@ -16,7 +17,8 @@ namespace {
 constexpr int kThreads = 128;
 constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 
-// The keys of a row in the order in which blocks divide them: the cache, the token itself, the sinks outside the window.
+// The keys of a row in the order in which blocks divide them: the cache, the token itself, the sinks
+// outside the window.
 template <class T>
 struct Row {
   const T *keys, *values, *key, *value, *sink_keys, *sink_values;

@@ -37,7 +37,8 @@ struct Keys {
   int64_t count = 0;
 };
 
-// r queries over some keys: the largest score m, the sum l of the weights e^{x - m}, and o, the values with these weights.
+// r queries over some keys: the largest score m, the sum l of the weights e^{x - m}, and o, the
+// values with these weights.
 template <class A>
 struct Sums {
   const A* q;    // (r,K), scaled, padded with zeros to whole vectors
@@ -149,8 +150,9 @@ auto chosen_loop() {
   return avx512 ? &add_avx512<A, T> : avx2 ? &add_avx2<A, T> : &add_plain<A, T>;
 }
 
-// The OpenMP runtime that torch uses. This program is built without OpenMP, so at::parallel_for would have one thread here. A
-// second pool of threads would compete with torch's threads, which spin on the same cores.
+// The OpenMP runtime that torch uses. This program is built without OpenMP, so at::parallel_for
+// would have one thread here. A second pool of threads would compete with torch's threads, which
+// spin on the same cores.
 using Parallel = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
 Parallel torch_threads() {
   static const Parallel parallel = [] {

@@ -59,7 +59,37 @@ cuda::Strided token(const at::Tensor& x) {
 }
 cuda::Strided cache(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), 0, x.stride(1)}; }
 
+// The state after the token, whose slot the kernel writes.
+State next_state(const Inputs& in, const State& state, const Options& o) {
+  const int64_t B = in.k.size(0), G = in.k.size(2);
+  const auto grown = [&](size_t part, const at::Tensor& x) {
+    const at::Tensor none = at::empty({B, G, 0, x.size(3)}, x.options().requires_grad(false));
+    return extend(state.empty() ? none : state.parts[part], 1, o.window);
+  };
+  const auto like = in.k.options().dtype(at::kLong).requires_grad(false);
+  State next{{
+      grown(0, in.k),
+      grown(1, in.v),
+      state.empty() ? at::ones({B, G}, like) : state.parts[2] + 1,
+  }};
+  if (o.sinks > 0) {
+    const Sinks sinks = attention_sinks(in, state, o);
+    next.parts.push_back(sinks.k);
+    next.parts.push_back(sinks.v);
+  }
+  return next;
+}
+
+cuda::Strided newest(const at::Tensor& x) { return cache(x.narrow(2, x.size(2) - 1, 1)); }
+
+int splits_of(int64_t rows, int64_t S) {
+  const int64_t wanted = kBlocks * at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
+  const int64_t most = std::clamp<int64_t>(S / kLeastShare, 1, kMostSplits);
+  return int(std::clamp<int64_t>(std::max(wanted / rows, S / kShare), 1, most));
+}
+
 Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
+  const at::NoGradGuard none;
   const c10::cuda::CUDAGuard device(in.v.device());
   const at::Tensor q = readable(in.q), k = readable(in.k), v = readable(in.v);
   const int64_t B = q.size(0), H = q.size(2), G = k.size(2), K = q.size(3), V = v.size(3);
@@ -98,21 +128,9 @@ Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
   }
   Result y;
   if (o.final_state) {
-    const auto grown = [&](size_t part, const at::Tensor& x) {
-      const at::Tensor old =
-          state.empty() ? at::empty({B, G, 0, x.size(3)}, x.options()) : state.parts[part];
-      return extend(old, 1, o.window);
-    };
-    const at::Tensor next_seen =
-        state.empty() ? at::ones({B, G}, k.options().dtype(at::kLong)) : state.parts[2] + 1;
-    y.state.parts = {grown(0, k), grown(1, v), next_seen};
-    p.new_key = cache(y.state.parts[0].narrow(2, y.state.parts[0].size(2) - 1, 1));
-    p.new_value = cache(y.state.parts[1].narrow(2, y.state.parts[1].size(2) - 1, 1));
-    if (o.sinks > 0) {
-      const Sinks all = attention_sinks(in, state, o);
-      y.state.parts.push_back(all.k);
-      y.state.parts.push_back(all.v);
-    }
+    y.state = next_state(in, state, o);
+    p.new_key = newest(y.state.parts[0]);
+    p.new_value = newest(y.state.parts[1]);
   }
   y.o = at::empty({B, 1, H, V}, v.options());
   p.o = y.o.data_ptr();
@@ -121,11 +139,8 @@ Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
     p.norm = y.norm.data_ptr<float>();
   }
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream(v.device().index());
-  const int64_t heads = cuda::attention_step_heads(p.r), chunks = (p.r + heads - 1) / heads;
-  const int64_t rows = B * G * chunks, S = std::max<int64_t>(1, p.S);
-  const int64_t wanted = kBlocks * at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
-  const int64_t most = std::clamp<int64_t>(S / kLeastShare, 1, kMostSplits);
-  p.splits = int(std::clamp<int64_t>(std::max(wanted / rows, S / kShare), 1, most));
+  const int64_t heads = cuda::attention_step_heads(p.r), rows = B * G * ((p.r + heads - 1) / heads);
+  p.splits = splits_of(rows, p.S);
   at::Tensor partial, arrived;
   if (p.splits > 1) {
     partial = at::empty({rows, p.splits, heads, V + 2}, v.options().dtype(at::kFloat));

@@ -1,4 +1,5 @@
-// Sixteen numbers at a time. Everything is inlined into the caller and uses the registers of the caller's target.
+// Sixteen numbers at a time. Everything is inlined into the caller and uses the registers of the
+// caller's target.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -54,8 +55,8 @@ HORNER_INLINE void store(A* x, const Vector<A>& y) {
   std::memcpy(x, &y, sizeof y);
 }
 
-// Lane i of the result is the sum of the lanes of x[i]. Each level adds the halves of every group of lanes and puts two
-// vectors into one.
+// Lane i of the result is the sum of the lanes of x[i]. Each level adds the halves of every group
+// of lanes and puts two vectors into one.
 template <class A>
 HORNER_INLINE Vector<A> sums(Vector<A> (&x)[kLanes]) {
 #define HORNER_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)

@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "ops/contract.h"
-#include "ops/linear/exponential_gate.h"
 
 namespace horner {
 namespace {
@@ -57,6 +56,13 @@ TEST(Linear, InfiniteDecayResets) {
   }
 }
 
+Result gated(Inputs in, const at::Tensor& i, const at::Tensor& f, const State& state, Options o) {
+  in.i = i;
+  in.g = f;
+  o.norm = "bounded";
+  return run(find_op("linear"), in, state, o);
+}
+
 // The direct recurrence overflows at i = 800; the output depends on differences of i alone where
 // |q n| is the larger of the two, so adding a constant to i changes nothing.
 TEST(ExponentialGate, StaysFiniteAndShiftInvariant) {
@@ -65,12 +71,12 @@ TEST(ExponentialGate, StaysFiniteAndShiftInvariant) {
   const at::Tensor f = at::log_sigmoid(3 * at::randn({2, 33, 2}, at::kDouble));
   Options o;
   o.chunk = 8;
-  const at::Tensor y = exponential_gate(in, i, f, {}, o).o;
-  const at::Tensor shifted = exponential_gate(in, i + 760, f, {}, o).o;
+  const at::Tensor y = gated(in, i, f, {}, o).o;
+  const at::Tensor shifted = gated(in, i + 760, f, {}, o).o;
   EXPECT_TRUE(at::isfinite(shifted).all().item<bool>());
   EXPECT_LT(relative_error(shifted, y), 1e-9);
   const at::Tensor closed =
-      exponential_gate(in, i - 2000, f, {}, o).o;  // the floor of 1: nothing comes through
+      gated(in, i - 2000, f, {}, o).o;  // the floor of 1: nothing comes through
   EXPECT_LT(closed.abs().max().item<double>(), 1e-300);
 }
 
@@ -81,7 +87,7 @@ TEST(ExponentialGate, SplitsAnywhere) {
   Options o;
   o.chunk = 8;
   o.final_state = true;
-  const Result whole = exponential_gate(in, i, f, {}, o);
+  const Result whole = gated(in, i, f, {}, o);
   State state;
   std::vector<at::Tensor> parts;
   for (const auto& [start, length] : {std::pair<int64_t, int64_t>{0, 5}, {5, 1}, {6, 15}}) {
@@ -89,8 +95,7 @@ TEST(ExponentialGate, SplitsAnywhere) {
     some.q = in.q.narrow(1, start, length);
     some.k = in.k.narrow(1, start, length);
     some.v = in.v.narrow(1, start, length);
-    const Result y =
-        exponential_gate(some, i.narrow(1, start, length), f.narrow(1, start, length), state, o);
+    const Result y = gated(some, i.narrow(1, start, length), f.narrow(1, start, length), state, o);
     state = y.state;
     parts.push_back(y.o);
   }
@@ -111,7 +116,7 @@ TEST(ExponentialGate, Packs) {
        {std::vector<int64_t>{0, 7, 7, 20}, std::vector<int64_t>{0, 3, 16, 20}}) {
     Inputs all = in;
     all.cu_seqlens = at::tensor(starts, at::kLong);
-    const Result y = exponential_gate(all, i, f, packed, o);
+    const Result y = gated(all, i, f, packed, o);
     packed = y.state;
     for (size_t j = 0; j < 3; ++j) {
       const int64_t from = starts[j], T = starts[j + 1] - from;
@@ -119,7 +124,7 @@ TEST(ExponentialGate, Packs) {
       const auto part = [&](const at::Tensor& x) { return x.narrow(1, from, T); };
       Inputs one;
       one.q = part(in.q), one.k = part(in.k), one.v = part(in.v);
-      const Result own = exponential_gate(one, part(i), part(f), alone[j], o);
+      const Result own = gated(one, part(i), part(f), alone[j], o);
       alone[j] = own.state;
       EXPECT_LT(relative_error(part(y.o), own.o), 1e-12);
       EXPECT_LT(relative_error(row_of(packed, int64_t(j)).parts[0], own.state.parts[0]), 1e-12);

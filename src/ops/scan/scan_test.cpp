@@ -15,7 +15,10 @@ at::Tensor scan(const at::Tensor& g, const at::Tensor& v, const char* form) {
   Options o;
   o.form = form;
   o.chunk = 5;
-  return run(find_op("scan"), {{}, {}, v, g, {}, {}, {}}, {}, o).o;
+  Inputs in;
+  in.v = v;
+  in.g = g;
+  return run(find_op("scan"), in, {}, o).o;
 }
 
 // h_t = b (1 - a^t) / (1 - a) for constant a and b, real and complex.

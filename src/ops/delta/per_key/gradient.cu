@@ -291,6 +291,101 @@ __device__ void add_outside(Gradients& grad, const SliceMemory& m, const Place& 
   }
 }
 
+// All that a block reads but q, k and g, into shared memory: do, dv and E, and then the states.
+template <int kKeys, int kValues>
+__device__ void load_block(
+    Memory<kKeys, kValues>& m, const DeltaChunks& p, unsigned slot, const Chunk& c, const Heads& h
+) {
+  const Place all(int(threadIdx.x));
+  load_chunk<kValues / 64, kBlock>(shared_address(m.out), p.out, c, h, 0, p.V, all);
+  load_chunk<kValues / 64, kBlock>(shared_address(m.dv), p.dv, c, h, 0, p.V, all);
+  load_chunk<kValues / 64, kBlock>(shared_address(m.error), p.error, c, h, 0, p.V, all);
+  copy_commit();
+  const int64_t state = (int64_t(slot) * p.H + h.own) * kKeys * kValues;
+  const auto load = [&](unsigned char(&to)[kKeys / 64][kValues * 128], const void* from) {
+    const auto* first = static_cast<const __nv_bfloat16*>(from) + state;
+    load_matrix<kKeys / 64, kValues, kBlock>(shared_address(to), first, all);
+  };
+  load(m.S, p.S);
+  load(m.Z, p.Z);
+  copy_commit();
+  if (all.thread < 64)
+    m.b[all.thread] = all.thread < c.rows ? at<float>(p.beta, c, h)[all.thread * p.beta.t] : 0.f;
+}
+
+// Terms from inside the stripe, and the sums of its log2-decays.
+__device__ void add_levels(
+    Gradients& grad,
+    Values& since,
+    const Symmetric& W,
+    const Symmetric& U,
+    const Raw& x,
+    bool narrow,
+    const Place& me
+) {
+  const Decays d(x, narrow);
+  Values factor;
+  level_factors(factor, 1, d, x, narrow, me);
+  add_level(grad, W, U, factor, x, 1, me);
+#pragma unroll 1
+  for (int half = 2; half < 8; half *= 2) {
+    level_factors(factor, half, d, x, narrow, me);
+    add_level(grad, W, U, factor, x, half, me);
+  }
+  level_factors(factor, 8, d, x, narrow, me);
+  add_level(grad, W, U, factor, x, 8, me);
+  d.sum(since, up_to(me));
+}
+
+// Terms from each Source.
+template <int kKeys, int kValues>
+__device__ void add_sources(
+    Gradients& grad,
+    Memory<kKeys, kValues>& m,
+    SliceMemory& own,
+    const Symmetric& W,
+    const Symmetric& U,
+    const Values& since,
+    const Raw& x,
+    float scale,
+    int slice,
+    const Place& me
+) {
+#pragma unroll 1
+  for (int source = kEntering; source <= kLeaving; ++source) {
+    Values y = {}, z = {};
+    Way way = to_start(me);
+    if (source == kEntering) {
+      const uint32_t S = shared_address(m.S);
+      multiply_slice<kValues>(y, shared_address(m.out), S, scale, slice, me);
+      multiply_slice<kValues>(z, shared_address(m.dv), S, -1.f, slice, me);
+    } else if (source == kLeaving) {
+      way = to_end(me);
+      multiply_slice<kValues>(y, shared_address(m.error), shared_address(m.Z), 1.f, slice, me);
+    } else if (source == kNear) {
+      way = to_middle<16>(me);
+      multiply_others<16>(y, z, own, W, U, me);
+    } else {
+      way = to_middle<32>(me);
+      multiply_others<32>(y, z, own, W, U, me);
+    }
+    const Factors factors(way, own.totals[0], me);
+    add_source(grad, y, z, factors, since, x, own.flows[source][me.warp], me);
+  }
+}
+
+// A token with itself: no decay.
+__device__ void add_same(Gradients& grad, const Symmetric& W, const Raw& x) {
+#pragma unroll
+  for (int e = 0; e < 16; ++e) {
+    const int of = e / 2 % 2, key = e / 4 * 2 + e % 2;
+    const float k = element(x.k[of], key), q = W.same[of] * element(x.q[of], key);
+    grad.q[e / 4][e % 4] += W.same[of] * grad.b[of] * k;
+    grad.k[e / 4][e % 4] += grad.b[of] * q;
+    grad.db[of] += k * q;
+  }
+}
+
 // A block owns one chunk of one head, a group of four warps every second slice of its keys, a warp one stripe. Shared memory:
 // S, Z, do, dv, E, and for each group the rows of levels 16 and 32 of one slice.
 template <int kKeys, int kValues>
@@ -303,37 +398,19 @@ __global__ void __launch_bounds__(kBlock, 1)
   const Chunk c = chunk_at(p.sequences, slot);
   if (c.rows <= 0) return;
   const int group = int(threadIdx.x) / 128;
-  {
-    const Place all(int(threadIdx.x));
-    if (group == 0) prefetch_slices(p, c, h, all);
-    load_chunk<kValues / 64, kBlock>(shared_address(m.out), p.out, c, h, 0, p.V, all);
-    load_chunk<kValues / 64, kBlock>(shared_address(m.dv), p.dv, c, h, 0, p.V, all);
-    load_chunk<kValues / 64, kBlock>(shared_address(m.error), p.error, c, h, 0, p.V, all);
-    copy_commit();
-    const int64_t state = (int64_t(slot) * p.H + h.own) * kKeys * kValues;
-    const auto load = [&](unsigned char(&to)[kKeys / 64][kValues * 128], const void* from) {
-      const auto* first = static_cast<const __nv_bfloat16*>(from) + state;
-      load_matrix<kKeys / 64, kValues, kBlock>(shared_address(to), first, all);
-    };
-    load(m.S, p.S);
-    load(m.Z, p.Z);
-    copy_commit();
-    if (all.thread < 64)
-      m.b[all.thread] = all.thread < c.rows ? at<float>(p.beta, c, h)[all.thread * p.beta.t] : 0.f;
-  }
+  if (group == 0) prefetch_slices(p, c, h, Place(int(threadIdx.x)));
+  load_block(m, p, slot, c, h);
   copy_wait<1>();
   __syncthreads();
-  const uint32_t out = shared_address(m.out), dv = shared_address(m.dv);
-  const uint32_t error = shared_address(m.error);
   Symmetric W, U;
-  float db[2] = {};
   {
     const Place me(int(threadIdx.x) % 128);
-    W.template compute<kValues>(error, out, p.scale, me);
-    U.template compute<kValues>(error, dv, -1.f, me);
+    W.template compute<kValues>(shared_address(m.error), shared_address(m.out), p.scale, me);
+    U.template compute<kValues>(shared_address(m.error), shared_address(m.dv), -1.f, me);
   }
   copy_wait<0>();
   __syncthreads();
+  float db[2] = {};
 #pragma unroll 1
   for (int n = 0; n < kKeys / kSlice / kGroups; ++n) {
     const Place me(anew(int(threadIdx.x)) % 128);
@@ -344,20 +421,8 @@ __global__ void __launch_bounds__(kBlock, 1)
     grad.db[0] = db[0], grad.db[1] = db[1];
     Raw x;
     SliceRows(p, c, h, me).load(x, p, c.rows, s, me);
-    Values since, factor;
-    {
-      const Decays d(x, p.narrow_g);
-      level_factors(factor, 1, d, x, p.narrow_g, me);
-      add_level(grad, W, U, factor, x, 1, me);
-#pragma unroll 1
-      for (int half = 2; half < 8; half *= 2) {
-        level_factors(factor, half, d, x, p.narrow_g, me);
-        add_level(grad, W, U, factor, x, half, me);
-      }
-      level_factors(factor, 8, d, x, p.narrow_g, me);
-      add_level(grad, W, U, factor, x, 8, me);
-      d.sum(since, up_to(me));
-    }
+    Values since;
+    add_levels(grad, since, W, U, x, p.narrow_g, me);
     float total[8];
     stripe_total(total, since, me);
     if (me.r == 0) store_eight(own.totals[me.warp] + 8 * me.i, total);
@@ -366,40 +431,14 @@ __global__ void __launch_bounds__(kBlock, 1)
     share_rows<16>(own, since, x, grad, me);
     share_rows<32>(own, since, x, grad, me);
     __syncthreads();
-#pragma unroll 1
-    for (int source = kEntering; source <= kLeaving; ++source) {
-      Values y = {}, z = {};
-      Way way = to_start(me);
-      if (source == kEntering) {
-        multiply_slice<kValues>(y, out, shared_address(m.S), p.scale, s, me);
-        multiply_slice<kValues>(z, dv, shared_address(m.S), -1.f, s, me);
-      } else if (source == kLeaving) {
-        way = to_end(me);
-        multiply_slice<kValues>(y, error, shared_address(m.Z), 1.f, s, me);
-      } else if (source == kNear) {
-        way = to_middle<16>(me);
-        multiply_others<16>(y, z, own, W, U, me);
-      } else {
-        way = to_middle<32>(me);
-        multiply_others<32>(y, z, own, W, U, me);
-      }
-      const Factors factors(way, own.totals[0], me);
-      add_source(grad, y, z, factors, since, x, own.flows[source][me.warp], me);
-    }
-#pragma unroll
-    for (int e = 0; e < 16; ++e) {  // the pair of a token with itself
-      const int of = e / 2 % 2, key = e / 4 * 2 + e % 2;
-      const float k = element(x.k[of], key), q = W.same[of] * element(x.q[of], key);
-      grad.q[e / 4][e % 4] += W.same[of] * grad.b[of] * k;
-      grad.k[e / 4][e % 4] += grad.b[of] * q;
-      grad.db[of] += k * q;
-    }
-    store_keys(grad.q, 1.f, p.dq, false, p.K, c, h, s, me);
-    store_keys(grad.k, 1.f, p.dk, false, p.K, c, h, s, me);
+    add_sources(grad, m, own, W, U, since, x, p.scale, s, me);
+    add_same(grad, W, x);
+    store_keys(grad.q, 1.f, p.dq, false, p, c, h, s, me);
+    store_keys(grad.k, 1.f, p.dk, false, p, c, h, s, me);
     db[0] = grad.db[0], db[1] = grad.db[1];
     __syncthreads();
     add_outside(grad, own, me);
-    store_keys(grad.g, 1.f, p.dg_keys, !p.narrow_g, p.K, c, h, s, me);
+    store_keys(grad.g, 1.f, p.dg_keys, !p.narrow_g, p, c, h, s, me);
   }
   const Place me(int(threadIdx.x) % 128);
 #pragma unroll

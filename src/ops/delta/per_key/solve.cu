@@ -177,6 +177,39 @@ __device__ void multiply_early(
   }
 }
 
+// L = Lh diag(b), and P to memory.
+__device__ void store_scores(
+    Memory& m,
+    const InnerScores<false>& L,
+    const Scores& P,
+    const DeltaChunks& p,
+    unsigned slot,
+    const Heads& h,
+    const Place& me
+) {
+  Square own;
+  square_of(own, L);
+  for_square(m, me.warp, me, [&](float& x, int n, int e) { x = own[n][e]; });
+  __nv_bfloat16* rows = square(p.scores, p, slot, h) + (16 * me.warp + me.r) * 64;
+#pragma unroll
+  for (int J = 0; J < 4; ++J) {
+    Square x;
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = 16 * J + 8 * n + 2 * me.i + e % 2;
+        if (J <= me.warp) m.L[16 * me.warp + me.r + 8 * (e / 2)][column] *= m.b[column];
+        x[n][e] = P.at(J, n, e, me) * m.b[column] * p.scale;
+      }
+    }
+    uint32_t a[4];
+    to_operand(a, x);
+    store_sixteen(rows + 16 * J, a[0], a[2], true, 16, me);
+    store_sixteen(rows + 8 * 64 + 16 * J, a[1], a[3], true, 16, me);
+  }
+}
+
 // A block owns one chunk of one head. A warp owns 16 of its tokens, then a column of blocks of the inverse.
 template <int kKeys>
 __global__ void __launch_bounds__(kBlock, 3)
@@ -226,27 +259,7 @@ __global__ void __launch_bounds__(kBlock, 3)
     if (late_stripe<16>(me)) multiply_early<16>(m, P.from16, early16, me.warp - 1, s, since, x, me);
     if (late_stripe<32>(me)) multiply_early<32>(m, P.from32, early32, 0, s, since, x, me);
   }
-  Square own;
-  square_of(own, L);
-  for_square(m, me.warp, me, [&](float& x, int n, int e) { x = own[n][e]; });
-  __nv_bfloat16* rows = square(p.scores, p, slot, h) + (16 * me.warp + me.r) * 64;
-#pragma unroll
-  for (int J = 0; J < 4; ++J) {
-    Square x;
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int column = 16 * J + 8 * n + 2 * me.i + e % 2;
-        if (J <= me.warp) m.L[16 * me.warp + me.r + 8 * (e / 2)][column] *= m.b[column];
-        x[n][e] = P.at(J, n, e, me) * m.b[column] * p.scale;
-      }
-    }
-    uint32_t a[4];
-    to_operand(a, x);
-    store_sixteen(rows + 16 * J, a[0], a[2], true, 16, me);
-    store_sixteen(rows + 8 * 64 + 16 * J, a[1], a[3], true, 16, me);
-  }
+  store_scores(m, L, P, p, slot, h, me);
   __syncthreads();  // L is complete, and nobody reads rows of a level any more
   solve_diagonal(m, me.warp, me);
   __syncthreads();

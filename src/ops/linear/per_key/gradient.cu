@@ -272,8 +272,8 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
       grad.q[e / 4][e % 4] += W.same[h] * element(x.k[h], n);
       grad.k[e / 4][e % 4] += W.same[h] * element(x.q[h], n);
     }
-    store_keys(grad.q, p.scale, p.dq, false, p.K, c, h, s, me);
-    store_keys(grad.k, p.scale, p.dk, p.wide, p.K, c, h, s, me);
+    store_keys(grad.q, p.scale, p.dq, false, p, c, h, s, me);
+    store_keys(grad.k, p.scale, p.dk, p.wide, p, c, h, s, me);
     __syncthreads();
     float all[8] = {}, rest[8] = {};
 #pragma unroll 1
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
       grad.g[n / 2][n % 2] += rest[n];
       grad.g[n / 2][2 + n % 2] += rest[n];
     }
-    store_keys(grad.g, p.scale, p.dg, !p.narrow_dg, p.K, c, h, s, me);
+    store_keys(grad.g, p.scale, p.dg, !p.narrow_dg, p, c, h, s, me);
   }
 
   uint32_t a[4][4];  // A^T, over the tokens of stripes warp .. 3
