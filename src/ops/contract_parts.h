@@ -23,7 +23,7 @@ double tensor_error(const Case&, const at::Tensor& a, const at::Tensor& b);
 Result truth(const Case&, const Inputs&, const State& = {});
 double allowed(const Case&, const Inputs&, const Result& truth);
 
-// By the form that the options name, or by what auto takes where that refuses.
+// Runs the form that the options name, or `auto` if that form refuses.
 Result run_else_auto(const Case&, const Inputs&, const State&, const Options&);
 
 // f(options) for the case's form; with chunks of 1, 7, 16, 64 and T if it takes chunks of any size.
