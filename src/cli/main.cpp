@@ -78,7 +78,7 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   horner::leave_out_amx();
-  // What one step gives back the next one wants: fresh pages from the kernel cost a tenth of it.
+  // Keep freed pages: returning them to the OS and faulting them in again costs 10 % of a step.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that is allowed
   mallopt(M_TRIM_THRESHOLD, INT_MAX);
   horner::command_line() = {argv + 1, argv + argc};

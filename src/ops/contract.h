@@ -40,6 +40,10 @@ struct Property {
 // THE list of properties.
 const std::vector<Property>& contract();
 
+// The property of the case. Where a form is not exact, its bound comes from one draw of the plain form; if the error is
+// above it, the largest of four draws counts.
+Measure measured(const Property&, const Case&);
+
 // The cases of one form on a device: all variants at `dims`; for a kernel also at shapes that kernels are made for. Cases
 // that the form refuses are left out. A form without a state or a log-normaliser is measured without it.
 std::vector<Case> cases_of(const Op&, const Form&, const Dims&, at::Device, uint64_t seed);

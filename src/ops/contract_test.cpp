@@ -53,7 +53,7 @@ std::vector<Row> rows() {
 }
 
 void expect_holds(const Case& c, const Property& property) {
-  const Measure m = property.measure(c);
+  const Measure m = measured(property, c);
   EXPECT_LE(m.error, m.bound) << fmt::format(
       "{}, {}, {}, {}: {} (T {} K {} V {})",
       c.op.name,

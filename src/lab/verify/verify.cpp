@@ -46,7 +46,7 @@ std::vector<Check> op_checks(const VerifyOptions& options) {
         for (const Property& p : contract()) {
           if (p.applies != nullptr && !p.applies(c)) continue;
           list.push_back({{op->name, form.name, where, p.name, p.meaning, {}, {}}, [=] {
-                            return p.measure(c);
+                            return measured(p, c);
                           }});
         }
       }

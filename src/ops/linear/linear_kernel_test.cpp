@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "core/check.h"
 #include "core/device.h"
 #include "ops/chunks.h"
 #include "ops/contract.h"
@@ -341,7 +342,7 @@ TEST(LinearKernelsCuda, ChosenOrRefused) {
   o.form = "chunked";
   EXPECT_EQ(run(op, in, {}, o).form, "chunked");
   o.form = "chunked kernel";
-  EXPECT_ANY_THROW(run(op, in, {}, o));  // fp64
+  EXPECT_THROW(run(op, in, {}, o), UsageError);  // fp64
   for (at::Tensor* x : {&in.q, &in.k, &in.v}) *x = x->to(at::kBFloat16);
   EXPECT_EQ(run(op, in, {}, {}).form, "chunked kernel");
   Inputs packed = in;
