@@ -133,7 +133,7 @@ Table as_table() {
          std::string(op.equation),
          fmt::format("{}", fmt::join(inputs(op), " ")),
          short_bytes(double(state_bytes(op))),
-         fmt::format("{}", fmt::join(forms(op, false), " ")),
+         fmt::format("{}", fmt::join(forms(op, false), ", ")),
          devices(op)}
     );
   }

@@ -2,6 +2,8 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <optional>
+
 #include "ops/chunks.h"
 #include "ops/contract_parts.h"
 
@@ -152,7 +154,8 @@ static Measure narrow(const Case& c, at::ScalarType type, double bound) {
   };
   if (c.device.is_cpu()) return {error_of(c.form_name()), bound};
   const double own = error_of(c.form_name());
-  const RoundedProducts low;
+  std::optional<RoundedProducts> low;
+  if (type != at::kFloat) low.emplace();
   return {own, std::max(bound, 2 * error_of(forms::kChunked) + 1e-5)};
 }
 
