@@ -48,7 +48,12 @@ class Sample:
     def everything(self) -> dict[str, Any]:
         """The options, and every output that the op then has."""
         more = {"log_norm": True} if self.has_norm else {}
-        return self.options | more | ({} if self.exponential else {"final_state": True})
+        return self.options | more | {"final_state": True}
+
+    @property
+    def differentiable(self) -> dict[str, Any]:
+        """The same, less a state that is stored by a maximum: its gradient holds the maximum fixed."""
+        return self.everything | {"final_state": not self.exponential}
 
     def inputs(
         self, B: int = 2, T: int = 7, dtype: torch.dtype = torch.float64, seed: int = 0

@@ -63,10 +63,10 @@ Table summary(const VerifyReport& report, std::string_view op) {
   }
   Table table{{std::string(op)}, {}};
   for (const std::string_view form : forms) table.head.emplace_back(form);
-  for (const std::string_view property : distinct(report, &VerifyRow::property)) {
-    std::vector<std::string> cells = {std::string(property)};
+  for (const Property& property : contract()) {
+    std::vector<std::string> cells = {std::string(property.name)};
     for (const std::string_view form : forms)
-      cells.push_back(bounded_cell(worst(report, op, form, property)));
+      cells.push_back(bounded_cell(worst(report, op, form, property.name)));
     table.rows.push_back(cells);
   }
   return table;
