@@ -120,9 +120,13 @@ bool finished(const TrainOptions& run) {
 
 TrainResult read_result(const std::string& folder) {
   const std::string path = folder + "/result.json";
-  TrainResult result = TrainResult::from(parse_json(read_file(path), path));
-  result.folder = folder;  // it may have been moved
-  return result;
+  try {
+    TrainResult result = TrainResult::from(parse_json(read_file(path), path));
+    result.folder = folder;  // it may have been moved
+    return result;
+  } catch (const Json::exception&) {  // a field is missing, or of another type
+    throw DataError("{}: was written by another version, or not by horner train", path);
+  }
 }
 
 std::vector<RunOutcome> run_all(

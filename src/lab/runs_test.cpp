@@ -4,6 +4,9 @@
 
 #include <filesystem>
 
+#include "core/check.h"
+#include "core/file.h"
+
 namespace horner {
 namespace {
 
@@ -39,6 +42,22 @@ TEST(Runs, KeepTheResultsOfThisProcess) {
   EXPECT_EQ(outcomes[0].result.folder, out + "/first");
   EXPECT_EQ(read_result(out + "/second").json().dump(), outcomes[1].result.json().dump());
   fs::remove_all(out);
+}
+
+TEST(Runs, AResultOfAnotherVersionIsNamed) {
+  const std::string folder = testing::TempDir() + "/horner_old_result_test";
+  make_folder(folder);
+  write_file(folder + "/result.json", R"({"folder": "x", "steps": 1})");
+  try {
+    read_result(folder);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        folder + "/result.json: was written by another version, or not by horner train"
+    );
+  }
+  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/device.h"
 #include "core/options.h"
+#include "core/spec.h"
 #include "mixers/contract.h"
 
 namespace horner {
@@ -64,17 +65,26 @@ std::vector<Check> mixer_checks(const VerifyOptions& options) {
       options.D >= 16 && options.D % 16 == 0, "D must be a multiple of 16, got {}", options.D
   );
   const at::Device device = find_device(options.device);
-  std::vector<const MixerType*> chosen;
-  for (const std::string& name : options.mixer) chosen.push_back(&find_mixer(name));
+  struct Chosen {
+    const MixerType* type;
+    std::vector<std::string> variants;
+  };
+  std::vector<Chosen> chosen;
+  for (const std::string& text : whole_specs(options.mixer)) {  // with settings: those alone
+    const MixerSpec spec = MixerSpec::parse(text);
+    const MixerType& type = find_mixer(spec.name);
+    const bool own = !spec.settings.empty();
+    chosen.push_back({&type, own ? std::vector{spec.settings_text()} : type.variants});
+  }
   if (chosen.empty()) {
-    for (const MixerType& type : mixers()) chosen.push_back(&type);
+    for (const MixerType& type : mixers()) chosen.push_back({&type, type.variants});
   }
   std::vector<Check> list;
-  for (const MixerType* type : chosen) {
-    for (const std::string& variant : type->variants) {
+  for (const auto& [type, variants] : chosen) {
+    for (const std::string& variant : variants) {
       const MixerCase c{*type, variant, dims.B, dims.T, options.D, device, uint64_t(options.seed)};
       for (const MixerProperty& p : mixer_contract()) {
-        list.push_back({{type->name, {}, variant, p.name, p.meaning, {}, {}}, [=] {
+        list.push_back({{type->name, {}, variant, p.name, p.meaning, {}, {}}, [c, p] {
                           return p.measure(c);
                         }});
       }
