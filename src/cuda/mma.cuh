@@ -63,7 +63,7 @@ __device__ inline uint32_t transposed(uint32_t x) {
 }
 
 // x, but the compiler cannot know it. So it computes addresses from x again at each use and keeps none in registers.
-__device__ inline int anew(int x) {
+__device__ inline int opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }

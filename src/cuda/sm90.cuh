@@ -170,7 +170,7 @@ __device__ inline void product_wait() {
 }
 // Call it after the wait: the compiler then cannot move reads of the accumulators before the wait.
 template <int kCount>
-__device__ inline void settle(float (&d)[kCount]) {
+__device__ inline void fence_registers(float (&d)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }

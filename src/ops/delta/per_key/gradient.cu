@@ -354,22 +354,22 @@ __device__ void add_sources(
 #pragma unroll 1
   for (int source = kEntering; source <= kLeaving; ++source) {
     Values y = {}, z = {};
-    Way way = to_start(me);
+    DecayPath path = to_start(me);
     if (source == kEntering) {
       const uint32_t S = shared_address(m.S);
       multiply_slice<kValues>(y, shared_address(m.out), S, scale, slice, me);
       multiply_slice<kValues>(z, shared_address(m.dv), S, -1.f, slice, me);
     } else if (source == kLeaving) {
-      way = to_end(me);
+      path = to_end(me);
       multiply_slice<kValues>(y, shared_address(m.error), shared_address(m.Z), 1.f, slice, me);
     } else if (source == kNear) {
-      way = to_middle<16>(me);
+      path = to_middle<16>(me);
       multiply_others<16>(y, z, own, W, U, me);
     } else {
-      way = to_middle<32>(me);
+      path = to_middle<32>(me);
       multiply_others<32>(y, z, own, W, U, me);
     }
-    const Factors factors(way, own.totals[0], me);
+    const Factors factors(path, own.totals[0], me);
     add_source(grad, y, z, factors, since, x, own.flows[source][me.warp], me);
   }
 }
@@ -413,7 +413,7 @@ __global__ void __launch_bounds__(kBlock, 1)
   float db[2] = {};
 #pragma unroll 1
   for (int n = 0; n < kKeys / kSlice / kGroups; ++n) {
-    const Place me(anew(int(threadIdx.x)) % 128);
+    const Place me(opaque(int(threadIdx.x)) % 128);
     const int s = kGroups * n + group;
     SliceMemory& own = m.slice[group][n & 1];
     Gradients grad;

@@ -103,7 +103,7 @@ __device__ void update_state(
   product_commit();
   product_wait<0>();
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n) settle(S[n]);
+  for (int n = 0; n < kTiles; ++n) fence_registers(S[n]);
 }
 
 // This warpgroup holds the state in registers, fp32. Before each chunk it writes a bf16 copy for the groups that compute y.

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       const auto x = m.x.turned(by);
 #pragma unroll
       for (int c = 0; c < kK / 8; c += kAtOnce) {  // kAtOnce independent sums hide the latency
-        const int l = anew(lane);                  // keep no addresses in registers
+        const int l = opaque(lane);                // keep no addresses in registers
         float P[kAtOnce][kM][4] = {};
 #pragma unroll
         for (int k = 0; k < kDepth; k += 2) {

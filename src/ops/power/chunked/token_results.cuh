@@ -1,7 +1,7 @@
 // `power`, level 2: a warp computes the results of its 16 tokens of a chunk: o, or dq, or dk and dv.
 #pragma once
 
-#include "ops/power/chunked/others.cuh"
+#include "ops/power/chunked/pairs.cuh"
 #include "ops/power/chunked/read_state.cuh"
 
 namespace horner::cuda {
