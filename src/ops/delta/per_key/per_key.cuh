@@ -14,23 +14,9 @@
 //              dg_i = what flows across token i: sum_{t>=i} of q dq + k z, sum_{s<i} of b k y, of pairs s < i <= t only
 //                     once, and e^{G_C} * rowsum(S * Z)
 //
-// A and P by halves of the chunk, as in cuda/key_decays.cuh. There lane i has the keys 8 i + 2 j + e of a slice of 32, and
-// Kr, Qr, Kw, S, Z and e^{G_C} have them at place 8 j + 2 i + e: then units of 16 bytes of a state are columns of a product.
+// A and P by halves of the chunk, as in cuda/key_decays.cuh. There lane i has the keys 8 i + 2 j + e of a slice of 32; S and
+// Z in memory have them at place 8 j + 2 i + e: then units of 16 bytes of a state are columns of a product.
 #pragma once
 
 #include "cuda/key_decays.cuh"
 #include "ops/delta/chunked.cuh"
-
-namespace horner::cuda {
-namespace {
-
-// The place of a key in such a row.
-__device__ inline int place_of_key(int key) {
-  return (key & ~31) | (key & 6) << 2 | (key >> 3 & 3) << 1 | (key & 1);
-}
-__device__ inline int key_at_place(int place) {
-  return (place & ~31) | (place >> 1 & 3) << 3 | (place >> 3 & 3) << 1 | (place & 1);
-}
-
-}  // namespace
-}  // namespace horner::cuda

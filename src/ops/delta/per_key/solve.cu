@@ -57,14 +57,13 @@ struct Scores {
   }
 };
 
-// Rows r and r + 8 of a slice, where key 8 i + 2 j + e has place 8 j + 2 i + e.
+// Rows r and r + 8 of a slice.
 template <int kKeys>
 __device__ void store_slice(const Fragment& m, __nv_bfloat16* tile, int slice, const Place& me) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    __nv_bfloat16* row = tile + (16 * me.warp + me.r + 8 * h) * kKeys + kSlice * slice + 2 * me.i;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) *reinterpret_cast<uint32_t*>(row + 8 * j) = m.x[h][j];
+    __nv_bfloat16* row = tile + (16 * me.warp + me.r + 8 * h) * kKeys + kSlice * slice + 8 * me.i;
+    *reinterpret_cast<uint4*>(row) = {m.x[h][0], m.x[h][1], m.x[h][2], m.x[h][3]};
   }
 }
 
@@ -253,7 +252,7 @@ __global__ void __launch_bounds__(kBlock, 3)
       float all = 0.f;
 #pragma unroll
       for (int w = 0; w < kStripes; ++w) all += totals[w][me.thread];
-      p.factors[tile * kKeys + place_of_key(kSlice * s + me.thread)] = exp2_fast(all);
+      p.factors[tile * kKeys + kSlice * s + me.thread] = exp2_fast(all);
     }
     __syncthreads();
     if (late_stripe<16>(me)) multiply_early<16>(m, P.from16, early16, me.warp - 1, s, since, x, me);
