@@ -33,7 +33,7 @@ std::string refuses_chunked(const Inputs& in, const State& state, const Options&
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
-  const size_t memory = per_key(in.g) ? 193 : 167;  // of the largest kernel, KB
+  const size_t memory = per_key(in.g) ? 145 : 167;  // of the largest kernel, KB
   if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < memory * 1024)
     return fmt::format("it needs sm_80 or later and {} KB of shared memory", memory);
   return refuses_recurrent(in, state, options);
