@@ -96,6 +96,15 @@ __device__ void for_state(
   }
 }
 
+// A lower triangle (64,64): of a row the blocks of 16 columns up to the diagonal, zeros after them.
+__device__ void load_triangle(uint32_t to, const void* from, const Place& me) {
+  const int row = me.thread / 8, unit = me.thread % 8;
+  const unsigned char* first = static_cast<const unsigned char*>(from) + me.thread * 16;
+  to += tile_offset(row, unit);
+#pragma unroll
+  for (int n = 0; n < 4; ++n) copy_async(to + n * 16 * 128, first + n * kBlock * 16, unit / 2 <= n);
+}
+
 template <int kKeys, bool kQueries, bool kPerKey>
 __device__ void load_stage(
     Memory<kKeys, kQueries, kPerKey>& m,
@@ -120,7 +129,7 @@ __device__ void load_stage(
   };
   load_keys(s.k, p.k, p.read_k);
   load_chunk<1, kBlock>(shared_address(s.v), values, c, job.h, job.first, p.V, me);
-  load_matrix<1, 64, kBlock>(shared_address(s.inverse), square(p.inverse, p, slot, job.h), me);
+  load_triangle(shared_address(s.inverse), square(p.inverse, p, slot, job.h), me);
   constexpr int kFactors = kPerKey ? kKeys : 128;
   const float* factors = p.factors + (slot * p.H + job.h.own) * kFactors;
   if (me.thread < kFactors / 4)
@@ -128,7 +137,7 @@ __device__ void load_stage(
   if constexpr (kPerKey) load_keys(s.written, p.k, p.write_k);
   if constexpr (kQueries) {
     load_keys(s.q, p.q, p.read_q);
-    load_matrix<1, 64, kBlock>(shared_address(s.scores), square(p.scores, p, slot, job.h), me);
+    load_triangle(shared_address(s.scores), square(p.scores, p, slot, job.h), me);
   }
 }
 

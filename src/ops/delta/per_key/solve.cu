@@ -57,12 +57,12 @@ struct Scores {
   }
 };
 
-// Rows r and r + 8 of a slice.
+// Rows r and r + 8 of a slice to `all`, from element `first` on.
 template <int kKeys>
-__device__ void store_slice(const Fragment& m, __nv_bfloat16* tile, int slice, const Place& me) {
+__device__ void store_slice(const Fragment& m, void* all, int64_t first) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    __nv_bfloat16* row = tile + (16 * me.warp + me.r + 8 * h) * kKeys + kSlice * slice + 8 * me.i;
+    __nv_bfloat16* row = static_cast<__nv_bfloat16*>(all) + first + 8 * h * kKeys;
     *reinterpret_cast<uint4*>(row) = {m.x[h][0], m.x[h][1], m.x[h][2], m.x[h][3]};
   }
 }
@@ -76,7 +76,6 @@ __device__ void weigh_rows(Fragment& m, const uint4 (&rows)[2], const Values& fa
 template <int kKeys>
 __device__ void store_weighed(
     const DeltaChunks& p,
-    int64_t tile,
     const float* totals,
     const float* beta,
     const Values& since,
@@ -84,22 +83,23 @@ __device__ void store_weighed(
     int slice,
     const Place& me
 ) {
-  const auto to = [&](void* all) { return static_cast<__nv_bfloat16*>(all) + tile * 64 * kKeys; };
+  const int64_t row = int64_t(blockIdx.x) * 64 + 16 * me.warp + me.r;
+  const int64_t first = row * kKeys + kSlice * slice + 8 * me.i;
   Values factor;
   Fragment rows;
   Factors(to_start(me), totals, me).powers(factor, since);
   weigh_rows(rows, x.k, factor);
-  store_slice<kKeys>(rows, to(p.read_k), slice, me);
+  store_slice<kKeys>(rows, p.read_k, first);
 #pragma unroll
   for (int e = 0; e < 16; ++e) factor[e / 4][e % 4] *= p.scale;
   weigh_rows(rows, x.q, factor);
-  store_slice<kKeys>(rows, to(p.read_q), slice, me);
+  store_slice<kKeys>(rows, p.read_q, first);
   Factors(to_end(me), totals, me).powers(factor, since);
   const float b[2] = {beta[16 * me.warp + me.r], beta[16 * me.warp + me.r + 8]};
 #pragma unroll
   for (int e = 0; e < 16; ++e) factor[e / 4][e % 4] *= b[e / 2 % 2];
   weigh_rows(rows, x.k, factor);
-  store_slice<kKeys>(rows, to(p.write_k), slice, me);
+  store_slice<kKeys>(rows, p.write_k, first);
 }
 
 // Levels inside a stripe: k with k, and q with k, of which only late rows count.
@@ -176,7 +176,7 @@ __device__ void multiply_early(
   }
 }
 
-// L = Lh diag(b), and P to memory.
+// L = Lh diag(b), and P to memory: blocks of 16 up to the diagonal, as the sweeps read it.
 __device__ void store_scores(
     Memory& m,
     const InnerScores<false>& L,
@@ -192,13 +192,14 @@ __device__ void store_scores(
   __nv_bfloat16* rows = square(p.scores, p, slot, h) + (16 * me.warp + me.r) * 64;
 #pragma unroll
   for (int J = 0; J < 4; ++J) {
+    if (J > me.warp) continue;
     Square x;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int column = 16 * J + 8 * n + 2 * me.i + e % 2;
-        if (J <= me.warp) m.L[16 * me.warp + me.r + 8 * (e / 2)][column] *= m.b[column];
+        m.L[16 * me.warp + me.r + 8 * (e / 2)][column] *= m.b[column];
         x[n][e] = P.at(J, n, e, me) * m.b[column] * p.scale;
       }
     }
@@ -220,7 +221,6 @@ __global__ void __launch_bounds__(kBlock, 3)
   const Heads h(int(blockIdx.x % unsigned(p.H)), 1);
   const Chunk c = chunk_at(p.sequences, slot);
   if (c.rows <= 0) return;
-  const int64_t tile = int64_t(slot) * p.H + h.own;
   prefetch_slices(p, c, h, me);
   if (me.thread < 64)
     m.b[me.thread] = me.thread < c.rows ? at<float>(p.beta, c, h)[me.thread * p.beta.t] : 0.f;
@@ -247,12 +247,12 @@ __global__ void __launch_bounds__(kBlock, 3)
     uint4 *early16 = m.early + 64 * (me.warp / 2), *early32 = m.early + 128;
     if (!late_stripe<16>(me)) leave_rows<16>(early16, totals[0], since, x, me);
     if (!late_stripe<32>(me)) leave_rows<32>(early32 + 64 * me.warp, totals[0], since, x, me);
-    store_weighed<kKeys>(p, tile, totals[0], m.b, since, x, s, me);
+    store_weighed<kKeys>(p, totals[0], m.b, since, x, s, me);
     if (me.thread < kSlice) {
       float all = 0.f;
 #pragma unroll
       for (int w = 0; w < kStripes; ++w) all += totals[w][me.thread];
-      p.factors[tile * kKeys + kSlice * s + me.thread] = exp2_fast(all);
+      p.factors[int64_t(blockIdx.x) * kKeys + kSlice * s + me.thread] = exp2_fast(all);
     }
     __syncthreads();
     if (late_stripe<16>(me)) multiply_early<16>(m, P.from16, early16, me.warp - 1, s, since, x, me);
@@ -265,8 +265,13 @@ __global__ void __launch_bounds__(kBlock, 3)
   solve_below(m, me.warp, me);
   __syncthreads();
   uint4* to = reinterpret_cast<uint4*>(square(p.inverse, p, slot, h));
-  for (int e = me.thread; e < 64 * 8; e += kBlock)
-    to[e] = reinterpret_cast<const uint4*>(m.inverse)[e];
+  const int unit =
+      me.thread % 8;  // of every 16th row; of a row only the blocks of 16 up to the diagonal
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const int e = n * kBlock + me.thread;
+    if (unit / 2 <= n) to[e] = reinterpret_cast<const uint4*>(m.inverse)[e];
+  }
 }
 
 template <int kKeys>
