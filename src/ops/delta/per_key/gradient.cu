@@ -35,26 +35,38 @@ struct Memory {
   float b[64];
 };
 
-// d = rows of this stripe (tokens by values) times S or Z (values by keys): tokens by keys of the slice. first: its unit in
-// a row of states.
-template <int kValues>
+// d[n] += rows[n] of this stripe (tokens by values) times S or Z (values by keys): tokens by keys of the slice. first: its
+// unit in a row of states.
+template <int kValues, int kCount>
 __device__ void multiply_slice(
-    Values& d, uint32_t rows, uint32_t states, int first, float factor, const Place& me
+    Values* const (&d)[kCount],
+    const uint32_t (&rows)[kCount],
+    uint32_t states,
+    int first,
+    const Place& me
 ) {
-  clear(d);
-#pragma unroll 1
+  const uint32_t state = states + me.lane % 16 * 128;
+  const int swizzle = me.lane % 8, row = 16 * me.warp + me.lane % 16;
+  const uint32_t units[2] = {
+      uint32_t((first + me.lane / 16) ^ swizzle) << 4,
+      uint32_t((first + 2 + me.lane / 16) ^ swizzle) << 4};
+  const uint32_t own = tile_offset(row, me.lane / 16);
+#pragma unroll 2
   for (int step = 0; step < kValues / 16; ++step) {
-    uint32_t a[4], b[4];
-    const int row = 16 * me.warp + me.lane % 16, unit = step % 4 * 2 + me.lane / 16;
-    load_matrices(a, rows + step / 4 * kTileBytes + tile_offset(row, unit));
+    uint32_t b[2][4];
 #pragma unroll
-    for (int j = 0; j < 4; j += 2) {
-      const int place = first + j + me.lane / 16;
-      load_matrices_transposed(b, states + tile_offset(16 * step + me.lane % 16, place));
-      multiply(d[j], a, b[0], b[1]);
-      multiply(d[j + 1], a, b[2], b[3]);
+    for (int j = 0; j < 2; ++j) load_matrices_transposed(b[j], state + 2048 * step + units[j]);
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      uint32_t a[4];
+      load_matrices(a, rows[n] + step / 4 * kTileBytes + (own ^ (step % 4 * 32)));
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        multiply((*d[n])[j], a, b[j / 2][2 * (j % 2)], b[j / 2][2 * (j % 2) + 1]);
     }
   }
+}
+__device__ void scale_values(Values& d, float factor) {
 #pragma unroll
   for (int e = 0; e < 16; ++e) d[e / 4][e % 4] *= factor;
 }
@@ -76,17 +88,43 @@ struct Gradients {
       int h,
       bool late
   ) {
-    const float weight = late ? 1.f : b[h], early = late ? 0.f : 1.f;
+    const float weight = late ? 1.f : b[h], early = late ? 0.f : 1.f, is_late = late ? 1.f : 0.f;
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
       const int j = n / 2, e = 2 * h + n % 2;
-      const float of_q = late ? y[j][e] * factor[j][e] : 0.f;
+      const float of_q = is_late * y[j][e] * factor[j][e];
       const float of_k = (z[j][e] + early * y[j][e]) * factor[j][e];
       const float with_k = of_k * element(x.k[h], n);
       q[j][e] += of_q;
       k[j][e] += weight * of_k;
       flow[j][e] = weight * with_k + of_q * element(x.q[h], n);
       db[h] += early * with_k;
+    }
+  }
+  // The same of both tokens, where the whole stripe is late, or early.
+  __device__ void add_late(
+      Values& flow, const Values& y, const Values& z, const Values& factor, const Raw& x
+  ) {
+#pragma unroll
+    for (int n = 0; n < 16; ++n) {
+      const int j = n / 4, e = n % 4, key = 2 * j + e % 2;
+      const float of_q = y[j][e] * factor[j][e], of_k = z[j][e] * factor[j][e];
+      q[j][e] += of_q;
+      k[j][e] += of_k;
+      flow[j][e] = of_k * element(x.k[e / 2], key) + of_q * element(x.q[e / 2], key);
+    }
+  }
+  __device__ void add_early(
+      Values& flow, const Values& y, const Values& z, const Values& factor, const Raw& x
+  ) {
+#pragma unroll
+    for (int n = 0; n < 16; ++n) {
+      const int j = n / 4, e = n % 4;
+      const float of_k = (y[j][e] + z[j][e]) * factor[j][e];
+      const float with_k = of_k * element(x.k[e / 2], 2 * j + e % 2);
+      k[j][e] += b[e / 2] * of_k;
+      flow[j][e] = b[e / 2] * with_k;
+      db[e / 2] += with_k;
     }
   }
 };
@@ -132,7 +170,8 @@ __device__ void park(uint4 (&to)[3][kBlock], const Symmetric& w, const Place& me
     to[1 + n][me.thread] = {w.far[n][0], w.far[n][1], w.far[n][2], w.far[n][3]};
 }
 
-// A level inside the stripe.
+// A level inside the stripe; kEight: it is 8.
+template <bool kEight>
 __device__ void add_level(
     Gradients& grad,
     const Symmetric& W,
@@ -142,17 +181,16 @@ __device__ void add_level(
     int half,
     const Place& me
 ) {
+  const bool late[2] = {!kEight && me.r & half, kEight || me.r & half};
   Values both[2] = {}, flow;
 #pragma unroll
   for (int which = 0; which < 2; ++which) {  // q with k by W, k with k by U
     Fragment m;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const bool late = late_token(half, h, me);
-      level_rows(m, factor, h, late, which ? x.k[h] : x.q[h], x.k[h], grad.b[h]);
-    }
+    for (int h = 0; h < 2; ++h)
+      level_rows(m, factor, h, late[h], which ? x.k[h] : x.q[h], x.k[h], grad.b[h]);
     const Symmetric& w = which ? U : W;
-    if (half < 8) {
+    if constexpr (!kEight) {
       const uint2 a = w.part(half, me);
       multiply_level(both[which], a.x, 0u, 0u, a.y, m);
     } else {
@@ -160,8 +198,8 @@ __device__ void add_level(
     }
   }
 #pragma unroll
-  for (int h = 0; h < 2; ++h)
-    grad.add(flow, both[0], both[1], factor, x, h, late_token(half, h, me));
+  for (int h = 0; h < 2; ++h) grad.add(flow, both[0], both[1], factor, x, h, late[h]);
+  __syncwarp();
   Flow(flow).sum(grad.g, level_pattern(half, true, me).a);
 }
 
@@ -238,8 +276,10 @@ __device__ void add_source(
 ) {
   Values factor, flow;
   factors.powers(factor, since);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) grad.add(flow, y, z, factor, x, h, factors.late);
+  if (factors.late)
+    grad.add_late(flow, y, z, factor, x);
+  else
+    grad.add_early(flow, y, z, factor, x);
   const Flow sums(flow);
   const Pattern across = factors.late ? flow_up_to(me) : flow_after(me);
   sums.sum(grad.g, across.a);
@@ -343,14 +383,14 @@ __device__ void add_levels(
   const Decays d(x, narrow);
   Values factor;
   level_factors(factor, 1, d, x, narrow, me);
-  add_level(grad, W, U, factor, x, 1, me);
+  add_level<false>(grad, W, U, factor, x, 1, me);
 #pragma unroll 1
   for (int half = 2; half < 8; half *= 2) {
     level_factors(factor, half, d, x, narrow, me);
-    add_level(grad, W, U, factor, x, half, me);
+    add_level<false>(grad, W, U, factor, x, half, me);
   }
   level_factors(factor, 8, d, x, narrow, me);
-  add_level(grad, W, U, factor, x, 8, me);
+  add_level<true>(grad, W, U, factor, x, 8, me);
   d.sum(since, up_to(me));
 }
 
@@ -372,11 +412,13 @@ __device__ void add_sources(
     Values y = {}, z = {};
     Way way = to_start(me);
     if (source == kEntering) {
-      multiply_slice<kValues>(y, shared_address(m.out), states, 0, scale, me);
-      multiply_slice<kValues>(z, shared_address(m.dv), states, 0, -1.f, me);
+      const uint32_t rows[2] = {shared_address(m.out), shared_address(m.dv)};
+      multiply_slice<kValues>({&y, &z}, rows, states, 0, me);
+      scale_values(y, scale);
+      scale_values(z, -1.f);
     } else if (source == kLeaving) {
       way = to_end(me);
-      multiply_slice<kValues>(y, shared_address(m.error), states, 4, 1.f, me);
+      multiply_slice<kValues>({&y}, {shared_address(m.error)}, states, 4, me);
     } else if (source == kNear) {
       way = to_middle<16>(me);
       multiply_others<16>(y, z, m, me);

@@ -63,7 +63,8 @@ __device__ void store_slice(const Fragment& m, void* all, int64_t first) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     __nv_bfloat16* row = static_cast<__nv_bfloat16*>(all) + first + 8 * h * kKeys;
-    *reinterpret_cast<uint4*>(row) = {m.x[h][0], m.x[h][1], m.x[h][2], m.x[h][3]};
+    const uint4 x = {m.x[h][0], m.x[h][1], m.x[h][2], m.x[h][3]};
+    __stwb(reinterpret_cast<uint4*>(row), x);  // surely one store: nvcc made four of an assignment
   }
 }
 
