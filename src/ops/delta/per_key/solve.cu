@@ -22,13 +22,59 @@ struct Memory {
 
 // Products of 16 rows with 16 others: element e of [n] is row r + 8 (e / 2), column 8 n + 2 i + e % 2.
 using Square = float[2][4];
-__device__ void square_of(Square& x, const InnerScores<false>& inner) {
+
+// Of a warp's own tokens, k with k where e < 2 and q with k where e >= 2: element e of near[h] is row r and column
+// 2 i + e % 2 of the block of 8 x 8 with tokens 8 h .. on the diagonal, of eight that of the block below it.
+struct OwnScores {
+  float near[2][4] = {}, eight[4] = {};
+
+  // d += rows of k, and rows of q under them, times rows of other: of tokens 8 h .. and 8 half ..
+  __device__ static void multiply_both(
+      float (&d)[4], const Fragment& k, const Fragment& q, int h, const Fragment& other, int half
+  ) {
 #pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    x[0][e] = e < 2 ? inner.near[e] : inner.eight[e];
-    x[1][e] = e < 2 ? 0.f : inner.near[e];
+    for (int s = 0; s < 4; s += 2) {
+      const uint32_t a[4] = {k.x[h][s], q.x[h][s], k.x[h][s + 1], q.x[h][s + 1]};
+      multiply(d, a, other.x[half][s], other.x[half][s + 1]);
+    }
   }
-}
+  __device__ void add(int half, const Fragment& k, const Fragment& q, const Place& me) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float d[4] = {};
+      multiply_both(d, k, q, h, k, h);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = 2 * me.i + e % 2;
+        near[h][e] += column < me.r && meet(me.r ^ column, half) ? d[e] : 0.f;
+      }
+    }
+  }
+  __device__ void add_eight(const Fragment& k, const Fragment& q) {
+    multiply_both(eight, k, q, 1, k, 0);
+  }
+  __device__ void add_same(const Raw& x, const Place& me) {
+    const Fragment q(x.q), k(x.k);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float d[4] = {};
+      multiply_both(d, k, q, h, k, h);
+#pragma unroll
+      for (int e = 2; e < 4; ++e) near[h][e] += 2 * me.i + e % 2 == me.r ? d[e] : 0.f;
+    }
+  }
+  // Of k with k (first = 0) or q with k (first = 2).
+  __device__ void square(Square& x, int first) const {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      x[0][e] = near[0][first + e];
+      x[0][2 + e] = eight[first + e];
+      x[1][e] = 0.f;
+      x[1][2 + e] = near[1][first + e];
+    }
+  }
+};
+
 // Its place in L: of this warp's rows and block column J. f(element of L, element of x).
 template <class F>
 __device__ void for_square(Memory& m, int J, const Place& me, F&& f) {
@@ -41,16 +87,16 @@ __device__ void for_square(Memory& m, int J, const Place& me, F&& f) {
 }
 // Of a warp's rows with all before them: q with k. Those of k with k are summed in L, but for the warp's own tokens.
 struct Scores {
-  InnerScores<false> inner;
+  OwnScores own;  // and of k with k
   Square from16[1] = {}, from32[2] = {};
 
   // Of block column J; 0 after the warp's own.
   __device__ float at(int J, int n, int e, const Place& me) const {
     if (J > me.warp) return 0.f;
     if (J == me.warp) {
-      Square own;
-      square_of(own, inner);
-      return own[n][e];
+      Square x;
+      own.square(x, 2);
+      return x[n][e];
     }
     if (J == 2 || me.warp == 1) return from16[0][n][e];
     return J == 0 ? from32[0][n][e] : from32[1][n][e];
@@ -114,25 +160,18 @@ struct InnerRows {
   }
 };
 __device__ void add_inner(
-    InnerScores<false>& L,
-    InnerScores<false>& P,
-    const Raw& x,
-    const Decays& d,
-    bool narrow,
-    const Place& me
+    OwnScores& own, const Raw& x, const Decays& d, bool narrow, const Place& me
 ) {
-  P.add_same(x, me);
+  own.add_same(x, me);
   const auto add = [&](int half) {
     const InnerRows rows(half, x, d, narrow, me);
-    L.add(half, rows.k, rows.k, me);
-    P.add(half, rows.q, rows.k, me);
+    own.add(half, rows.k, rows.q, me);
   };
   add(1);
 #pragma unroll 1
   for (int half = 2; half < 8; half *= 2) add(half);
   const InnerRows rows(8, x, d, narrow, me);
-  L.add_eight(rows.k, rows.k);
-  P.add_eight(rows.q, rows.k);
+  own.add_eight(rows.k, rows.q);
 }
 
 // One level of whole stripes: early ones leave their rows, and after a barrier late ones multiply with them.
@@ -179,16 +218,10 @@ __device__ void multiply_early(
 
 // L = Lh diag(b), and P to memory: blocks of 16 up to the diagonal, as the sweeps read it.
 __device__ void store_scores(
-    Memory& m,
-    const InnerScores<false>& L,
-    const Scores& P,
-    const DeltaChunks& p,
-    unsigned slot,
-    const Heads& h,
-    const Place& me
+    Memory& m, const Scores& P, const DeltaChunks& p, unsigned slot, const Heads& h, const Place& me
 ) {
   Square own;
-  square_of(own, L);
+  P.own.square(own, 0);
   for_square(m, me.warp, me, [&](float& x, int n, int e) { x = own[n][e]; });
   __nv_bfloat16* rows = square(p.scores, p, slot, h) + (16 * me.warp + me.r) * 64;
 #pragma unroll
@@ -227,7 +260,6 @@ __global__ void __launch_bounds__(kBlock, 3)
     m.b[me.thread] = me.thread < c.rows ? at<float>(p.beta, c, h)[me.thread * p.beta.t] : 0.f;
   __syncthreads();
 
-  InnerScores<false> L;
   Scores P;
 #pragma unroll 1
   for (int s = 0; s < kKeys / kSlice; ++s) {
@@ -237,7 +269,7 @@ __global__ void __launch_bounds__(kBlock, 3)
     Values since;
     {
       const Decays d(x, p.narrow_g);
-      add_inner(L, P.inner, x, d, p.narrow_g, me);
+      add_inner(P.own, x, d, p.narrow_g, me);
       d.sum(since, up_to(me));
     }
     float total[8];
@@ -259,7 +291,7 @@ __global__ void __launch_bounds__(kBlock, 3)
     if (late_stripe<16>(me)) multiply_early<16>(m, P.from16, early16, me.warp - 1, s, since, x, me);
     if (late_stripe<32>(me)) multiply_early<32>(m, P.from32, early32, 0, s, since, x, me);
   }
-  store_scores(m, L, P, p, slot, h, me);
+  store_scores(m, P, p, slot, h, me);
   __syncthreads();  // L is there, and no row of a level is read any more
   solve_diagonal(m, me.warp, me);
   __syncthreads();
