@@ -141,8 +141,8 @@ __device__ void load_stage(
   }
 }
 
-// The bf16 state to memory; per key in the order of per_key.cuh, by four registers at once: this comes before the products,
-// which want the registers of their operands otherwise.
+// The bf16 state to memory; per key in the order of per_key.cuh, by four registers at once: this comes before the
+// products, which want the registers of their operands in another order.
 template <int kKeys, bool kPerKey>
 __device__ void store_state(
     void* all,

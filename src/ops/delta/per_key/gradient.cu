@@ -443,6 +443,19 @@ __device__ void add_same(Gradients& grad, const Symmetric& W, const Raw& x) {
   }
 }
 
+// The sums over keys of two tokens: four lanes have parts of each.
+__device__ void store_betas(
+    const float (&db)[2], const DeltaChunks& p, const Chunk& c, const Heads& h, const Place& me
+) {
+  float* to = p.dbeta + (c.b * p.sequences.T + c.first) * p.H + h.own;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const float sum = quad_sum(db[n]);
+    const int t = 16 * me.warp + me.r + 8 * n;
+    if (me.i == 0 && t < c.rows) to[t * p.H] = sum;
+  }
+}
+
 // A block owns one chunk of one head, a warp one stripe.
 template <int kKeys, int kValues>
 __global__ void __launch_bounds__(kBlock, 2)
@@ -499,14 +512,7 @@ __global__ void __launch_bounds__(kBlock, 2)
     add_outside(grad, sums, me);
     store_keys(grad.g, 1.f, p.dg_keys, !p.narrow_g, p, c, h, s, me);
   }
-  const Place me(int(threadIdx.x));
-  float* dbeta = p.dbeta + (c.b * p.sequences.T + c.first) * p.H + h.own;
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-    const float sum = quad_sum(db[n]);
-    const int t = 16 * me.warp + me.r + 8 * n;
-    if (me.i == 0 && t < c.rows) dbeta[t * p.H] = sum;
-  }
+  store_betas(db, p, c, h, Place(int(threadIdx.x)));
 }
 
 template <int kKeys, int kValues>

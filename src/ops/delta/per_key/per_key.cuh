@@ -14,8 +14,8 @@
 //              dg_i = what flows across token i: sum_{t>=i} of q dq + k z, sum_{s<i} of b k y, of pairs s < i <= t only
 //                     once, and e^{G_C} * rowsum(S * Z)
 //
-// A and P by halves of the chunk, as in cuda/key_decays.cuh. There lane i has the keys 8 i + 2 j + e of a slice of 32; S and
-// Z in memory have them at place 8 j + 2 i + e: then units of 16 bytes of a state are columns of a product.
+// A and P by halves of the chunk, as in cuda/key_decays.cuh. There lane i has the keys 8 i + 2 j + e of a slice of 32;
+// S and Z in memory have them at place 8 j + 2 i + e: then units of 16 bytes of a state are columns of a product.
 #pragma once
 
 #include "cuda/key_decays.cuh"
