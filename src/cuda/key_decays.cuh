@@ -304,14 +304,14 @@ __device__ bool late_stripe(const Place& me) {
   return me.warp & (kHalf / 16);
 }
 // From a stripe to a place before it (late) or after it, over the stripes first .. end - 1 that lie between.
-struct Way {
+struct DecayPath {
   bool late;
   int first, end;
 };
-__device__ inline Way to_start(const Place& me) { return {true, 0, me.warp}; }
-__device__ inline Way to_end(const Place& me) { return {false, me.warp + 1, kStripes}; }
+__device__ inline DecayPath to_start(const Place& me) { return {true, 0, me.warp}; }
+__device__ inline DecayPath to_end(const Place& me) { return {false, me.warp + 1, kStripes}; }
 template <int kHalf>
-__device__ Way to_middle(const Place& me) {
+__device__ DecayPath to_middle(const Place& me) {
   const bool late = late_stripe<kHalf>(me);
   const int between = kHalf == 32 && (me.warp == 0 || me.warp == 3) ? 1 : 0;
   const int first = late ? me.warp - between : me.warp + 1;
@@ -323,10 +323,10 @@ struct Factors {
   float base[8];
   bool late;
 
-  __device__ Factors(const Way& way, const float* totals, const Place& me)
-      : base{}, late(way.late) {
+  __device__ Factors(const DecayPath& path, const float* totals, const Place& me)
+      : base{}, late(path.late) {
 #pragma unroll 1
-    for (int w = way.first; w < way.end; ++w) add_total(base, totals, w, me);
+    for (int w = path.first; w < path.end; ++w) add_total(base, totals, w, me);
     if (!late) add_total(base, totals, me.warp, me);
   }
   __device__ void powers(Values& factor, const Values& since) const {

@@ -63,7 +63,7 @@ __device__ inline uint32_t transposed(uint32_t x) {
 }
 
 // x, hidden from the compiler: what is made of it in a loop is made anew and not kept in registers.
-__device__ inline int anew(int x) {
+__device__ inline int opaque(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }

@@ -170,7 +170,7 @@ __device__ inline void product_wait() {
 }
 // The compiler must not touch accumulators before the wait: stand between.
 template <int kCount>
-__device__ inline void settle(float (&d)[kCount]) {
+__device__ inline void fence_registers(float (&d)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }

@@ -109,7 +109,7 @@ __device__ void wait_products() {
   product_wait<kPending>();
 }
 __device__ inline float (&flat(Product& d))[32] { return reinterpret_cast<float(&)[32]>(d); }
-__device__ inline void settle_product(Product& d) { settle(flat(d)); }
+__device__ inline void fence_product(Product& d) { fence_registers(flat(d)); }
 template <bool kAdd, int kSteps>
 __device__ void
 multiply_rows(Product& d, const uint32_t (&a)[kSteps][4], uint32_t tiles, bool, const Reader&) {
@@ -145,7 +145,7 @@ __device__ inline void begin_products() {}
 __device__ inline void commit_products() {}
 template <int kPending>
 __device__ void wait_products() {}
-__device__ inline void settle_product(Product&) {}
+__device__ inline void fence_product(Product&) {}
 __device__ inline void clear_product(Product& d) {
 #pragma unroll
   for (int e = 0; e < 32; ++e) d[e / 4][e % 4] = 0.f;

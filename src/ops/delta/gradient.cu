@@ -24,8 +24,8 @@ struct Memory {
 __device__ void finish_products(Product& x, Product& y) {
   commit_products();
   wait_products<0>();
-  settle_product(x);
-  settle_product(y);
+  fence_product(x);
+  fence_product(y);
 }
 
 // All threads of the block, from wherever they are.

@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
   if (job.chunks > 0) load_stage<kKeys, kQueries, kPerKey>(m, 0, p, p.v, job, 0, start);
   copy_commit();
   for (int i = 0; i < job.chunks; ++i) {
-    const Place me(anew(int(threadIdx.x)));  // addresses are made anew: registers are scarce
+    const Place me(opaque(int(threadIdx.x)));  // addresses are made anew: registers are scarce
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     wait_copies();
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
 #pragma unroll
     for (int j = 0; j < 4; ++j) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
     wait_products<1>();
-    settle_product(E);
+    fence_product(E);
     if constexpr (!kPerKey) weigh_columns(E, f.read, me);
 #pragma unroll
     for (int e = 0; e < 16; ++e) {  // V - e^G K S
@@ -252,8 +252,8 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
     commit_products();
     keep<kKeys>(S, f, me);
     wait_products<0>();
-    settle_product(E);
-    settle_product(O);
+    fence_product(E);
+    fence_product(O);
     uint32_t weighed[4][4];
     round_all(a, E);
     if constexpr (!kPerKey) {
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
     commit_products();
     if constexpr (kQueries) {
       wait_products<1>();
-      settle_product(O);
+      fence_product(O);
       if constexpr (kPerKey) {  // a is still read
         round_all(weighed, O);
         store_tokens(weighed, p.out, c, job.h, job.column, p.V, me);
@@ -291,7 +291,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
     }
     wait_products<0>();
 #pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n) settle_product(S[n]);
+    for (int n = 0; n < kKeys / 64; ++n) fence_product(S[n]);
   }
   for_state<kKeys>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
@@ -311,7 +311,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
   if (job.chunks > 0) load_stage<kKeys, true, kPerKey>(m, 0, p, p.out, job, job.chunks - 1, start);
   copy_commit();
   for (int i = job.chunks - 1; i >= 0; --i) {
-    const Place me(anew(int(threadIdx.x)));
+    const Place me(opaque(int(threadIdx.x)));
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     const int slot = (job.chunks - 1 - i) & 1;
@@ -351,21 +351,21 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
     commit_products();
     if constexpr (!kPerKey) store_state<kKeys, kPerKey>(p.Z, state, p, job, i, me);
     wait_products<1>();
-    settle_product(d);
+    fence_product(d);
     if constexpr (!kPerKey) weigh_columns(d, f.write, me);
     begin_products();
     multiply_columns<true>(d, a, shared_address(s.scores), true, reader);  // + P^T dO
     commit_products();
     wait_products<0>();
-    settle_product(d);
+    fence_product(d);
 #pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n) settle_product(Z[n]);
+    for (int n = 0; n < kKeys / 64; ++n) fence_product(Z[n]);
     round_all(a, d);
     begin_products();
     multiply_columns<false>(d, a, shared_address(s.inverse), true, reader);  // dV = A^T (..)
     commit_products();
     wait_products<0>();
-    settle_product(d);
+    fence_product(d);
     round_all(a, d);
     if constexpr (!kPerKey) weigh_columns(d, f.read, me);
     round_all(weighed, d);
@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
     store_tokens(a, p.dv, c, job.h, job.column, p.V, me);
     wait_products<0>();
 #pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n) settle_product(Z[n]);
+    for (int n = 0; n < kKeys / 64; ++n) fence_product(Z[n]);
   }
   for_state<kKeys>(Z, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }

@@ -410,20 +410,20 @@ __device__ void add_sources(
 #pragma unroll 1
   for (int source = kEntering; source <= kLeaving; ++source) {
     Values y = {}, z = {};
-    Way way = to_start(me);
+    DecayPath path = to_start(me);
     if (source == kEntering) {
       const uint32_t rows[2] = {shared_address(m.out), shared_address(m.dv)};
       multiply_slice<kValues>({&y, &z}, rows, states, 0, me);
       scale_values(y, scale);
       scale_values(z, -1.f);
     } else if (source == kLeaving) {
-      way = to_end(me);
+      path = to_end(me);
       multiply_slice<kValues>({&y}, {shared_address(m.error)}, states, 4, me);
     } else if (source == kNear) {
-      way = to_middle<16>(me);
+      path = to_middle<16>(me);
       multiply_others<16>(y, z, m, me);
     } else {
-      way = to_middle<32>(me);
+      path = to_middle<32>(me);
       multiply_others<32>(y, z, m, me);
     }
     const Factors factors(way, sums.totals[0], me);
@@ -482,7 +482,7 @@ __global__ void __launch_bounds__(kBlock, 2)
   float db[2] = {};
 #pragma unroll 1
   for (int s = 0; s < kKeys / kSlice; ++s) {
-    const Place me(anew(int(threadIdx.x)));
+    const Place me(opaque(int(threadIdx.x)));
     SliceSums& sums = m.sums[s & 1];
     Gradients grad;
     grad.b[0] = m.b[16 * me.warp + me.r], grad.b[1] = m.b[16 * me.warp + me.r + 8];

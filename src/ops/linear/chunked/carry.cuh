@@ -103,7 +103,7 @@ __device__ void update_state(
   product_commit();
   product_wait<0>();
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n) settle(S[n]);
+  for (int n = 0; n < kTiles; ++n) fence_registers(S[n]);
 }
 
 // Registers: the state, fp32. Leaves the bf16 copy that the other group reads.

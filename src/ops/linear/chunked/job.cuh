@@ -52,7 +52,7 @@ struct Place {
         row(16 * warp + lane / 4),
         pair(2 * (lane % 4)) {}
   // The same, unknown to the compiler: addresses made of it are made anew and not kept in registers.
-  __device__ static Place anew() { return Place(cuda::anew(int(threadIdx.x))); }
+  __device__ static Place opaque() { return Place(cuda::opaque(int(threadIdx.x))); }
 };
 
 template <bool kReverse>

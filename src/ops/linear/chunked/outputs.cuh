@@ -197,12 +197,13 @@ __device__ void compute_y(
         den.floor[0] = m.shift[slot][at.row], den.floor[1] = m.shift[slot][at.row + 8];
     }
     product_wait<1>();
-    settle(P);
-    if constexpr (kNorm == Norm::shifts) shift_products<kReverse>(P, m.shift[slot], Place::anew());
+    fence_registers(P);
+    if constexpr (kNorm == Norm::shifts)
+      shift_products<kReverse>(P, m.shift[slot], Place::opaque());
     constexpr bool kGains = kDecay && kNorm != Norm::none;
     decay_mask<kDecay, kReverse>(P, m.G[slot], kGains ? m.keys[slot] : m.G[slot], at);
     if constexpr (kRole == Role::dq) {
-      settle(E);
+      fence_registers(E);
       sum_inner(P, E, m, i, at);
     }
     uint32_t pw[4][4];
@@ -211,17 +212,17 @@ __device__ void compute_y(
     if constexpr (kNorm == Norm::divides) add_weights(den, p.norm.floor != nullptr, P, pw);
 
     product_wait<0>();
-    settle(Y);
+    fence_registers(Y);
     m.arrive(m.taken[i & 1]);
     if constexpr (kNorm == Norm::shifts)
-      shift_state<kReverse>(Y, m.sums[slot], m.shift[slot], Place::anew());
+      shift_state<kReverse>(Y, m.sums[slot], m.shift[slot], Place::opaque());
     if constexpr (kDecay) {
 #pragma unroll
       for (int e = 0; e < 32; ++e) Y[e] *= e / 2 % 2 ? R1 : R0;  // e^{G_t} q_t S
     }
     float2 flow = {0.f, 0.f};  // x_t . (part from the state)
     if constexpr (kCross) {
-      if (kNorm != Norm::none) load_operands(x, s.x[0], Place::anew());  // as registers are few
+      if (kNorm != Norm::none) load_operands(x, s.x[0], Place::opaque());  // as registers are few
       flow = rows_by_rows(x, Y);
     }
     product_fence();
@@ -230,7 +231,7 @@ __device__ void compute_y(
     product_commit();
     if constexpr (kCross) store_flow(out.flow + crossing + t, flow, float(p.scale), rows, at);
     product_wait<0>();
-    settle(Y);
+    fence_registers(Y);
     m.template release<kDecay>(i, job.chunks);
     if (kRole == Role::dk && kGains && out.whole)
       store_flow(out.whole + crossing + t, rows_by_rows(x, Y), float(p.scale), rows, at);

@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
   InnerScores<true> inner;
   float to16[2][4] = {}, to32[2][2][4] = {};  // columns of the late stripes
   for (int s = 0; s < slices; ++s) {
-    const Place me(anew(int(threadIdx.x)));
+    const Place me(opaque(int(threadIdx.x)));
     Raw x;
     SliceRows(p, c, h, me).load(x, p, c.rows, s, me);
     SliceSums& own = sums[s & 1];
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
     }
 #pragma unroll 1
     for (int source = kEntering; source <= kLeaving; ++source) {
-      Way way = to_start(me);
+      DecayPath path = to_start(me);
       if (source == kEntering) {
         multiply_transposed_state<kWidth>(y, outa, Sa, keys, s, me);
         __syncthreads();
@@ -231,35 +231,35 @@ __global__ void __launch_bounds__(kThreads, 2) gradient_kernel(const __grid_cons
         m.store(rows16 + 64 * me.warp, me.lane);
         __syncthreads();
       } else if (source == kLeaving) {
-        way = to_end(me);
+        path = to_end(me);
         multiply_transposed_state<kWidth>(y, va, Za, keys, s, me);
       } else if (source == kNear) {
-        way = to_middle<16>(me);
+        path = to_middle<16>(me);
         clear(y);
         Fragment other;
         m.load(rows16 + 64 * me.warp, me.lane);
         other.load(rows16 + 64 * (me.warp ^ 1), me.lane);
-        if (!way.late) {
+        if (!path.late) {
           multiply_rows(to16[0], m, other, 0);
           multiply_rows(to16[1], m, other, 1);
         }
         multiply_level(y, W.near[0], W.near[1], W.near[2], W.near[3], other);
       } else {
-        way = to_middle<32>(me);
+        path = to_middle<32>(me);
         clear(y);
         Fragment other;
         m.load(rows32 + 64 * me.warp, me.lane);
 #pragma unroll
         for (int n = 0; n < 2; ++n) {
           other.load(rows32 + 64 * (me.warp ^ (2 + n)), me.lane);
-          if (!way.late) {
+          if (!path.late) {
             multiply_rows(to32[n][0], m, other, 0);
             multiply_rows(to32[n][1], m, other, 1);
           }
           multiply_level(y, W.far[n][0], W.far[n][1], W.far[n][2], W.far[n][3], other);
         }
       }
-      const Factors factors(way, own.totals[0], me);
+      const Factors factors(path, own.totals[0], me);
       grad.add_source(y, factors, since, x, total, me);
       if (me.r == 0) store_eight(own.flows[source][me.warp] + 8 * me.i, total);
     }

@@ -49,7 +49,7 @@ __device__ __forceinline__ void read_chunk(
 ) {
   const auto& s = m.stage[i & 1];
   const Factors& f = m.factors[i & 1];
-  const Lane own = Lane::anew();
+  const Lane own = Lane::opaque();
   const unsigned char* copy = m.copy[i & 1];
   const float* ones = m.ones[i & 1];
   unsigned char* staging = m.staging[own.warp];
@@ -98,7 +98,7 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   }
   const bool from_end = kReverse && !kStateOnly && p.dS != nullptr;
   const auto dS = [&]() -> const float* {
-    return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + anew(int(threadIdx.x))
+    return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + opaque(int(threadIdx.x))
                     : nullptr;
   };
   float end_decay = 0.f;  // log2, from this chunk's end to the last token
@@ -134,7 +134,7 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
         load_factors<kRole>(p, job, start_of<kRole>(job, i + 1), m.factors[(i + 1) & 1]);
     }
     if constexpr (!kStateOnly && !kApart) read_chunk<kK, kV, kRole>(p, m, i);
-    update_state<kK, kV>(S, s, f, p.decays || (kReverse && p.normalise), f.tokens, Lane::anew());
+    update_state<kK, kV>(S, s, f, p.decays || (kReverse && p.normalise), f.tokens, Lane::opaque());
     if (from_end && p.decays) end_decay += log2f(fmaxf(f.kept, 0x1p-126f));
     if (more) {
       if (threadIdx.x < 32)
@@ -142,7 +142,13 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
             prepare_factors<kRole>(p, job, start_of<kRole>(job, i + 1), m.factors[(i + 1) & 1]);
       if constexpr (!kStateOnly)
         copy_state<kK, kV>(
-            S, m.copy[(i + 1) & 1], m.ones[(i + 1) & 1], p, dS(), exp2_fast(end_decay), Lane::anew()
+            S,
+            m.copy[(i + 1) & 1],
+            m.ones[(i + 1) & 1],
+            p,
+            dS(),
+            exp2_fast(end_decay),
+            Lane::opaque()
         );
     }
   }

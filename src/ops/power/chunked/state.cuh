@@ -75,7 +75,7 @@ __device__ __forceinline__ void for_state(const PowerSweep& p, const Job& job, F
   unrolled<Of::kSlots>([&](auto number) {
     constexpr int n = decltype(number)::value;
     constexpr Tile tile = Of::slot(n);
-    const Lane at = Lane::anew();
+    const Lane at = Lane::opaque();
     if (tile.i < 0 && at.warp >= Of::kBlocks) return;
 #pragma unroll
     for (int m = 0; m <= kV / 16; ++m) {

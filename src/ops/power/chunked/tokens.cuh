@@ -66,7 +66,7 @@ struct Lane {
   __device__ explicit Lane(unsigned thread = threadIdx.x)
       : warp(int(thread / 32 % kWarps)), lane(int(thread % 32)), g(lane / 4), t(lane % 4) {}
   // The same, unknown to the compiler: addresses made of it are made anew and not kept in registers.
-  __device__ static Lane anew() { return Lane(unsigned(cuda::anew(int(threadIdx.x)))); }
+  __device__ static Lane opaque() { return Lane(unsigned(cuda::opaque(int(threadIdx.x)))); }
   // Which 16 tokens of a chunk are its own. The pairs of tokens grow with it: warps w and w + 4, which one scheduler
   // has, get the same work together.
   __device__ int tile() const { return warp < kWarps / 2 ? warp : 3 * kWarps / 2 - 1 - warp; }
@@ -106,7 +106,7 @@ __device__ __forceinline__ void load_rows(
     RowTile<kWidth>& to, const Source& from, int64_t start, int64_t T
 ) {
   constexpr int kUnits = kWidth / 8, kRows = kPowerThreads / kUnits;
-  const unsigned thread = unsigned(anew(int(threadIdx.x)));
+  const unsigned thread = unsigned(opaque(int(threadIdx.x)));
   const int unit = int(thread % kUnits), first = int(thread / kUnits);
   const bool inside = 8 * unit < from.width;
   const __nv_bfloat16* here = from.data + (start + first) * from.t + 8 * unit;
@@ -135,7 +135,7 @@ template <Role kRole>
 __device__ __forceinline__ void load_factors(
     const PowerSweep& p, const Job& job, int64_t start, Factors& f
 ) {
-  const int first = 4 * anew(int(threadIdx.x) % 32);
+  const int first = 4 * opaque(int(threadIdx.x) % 32);
   const float* g = row_of<float>(p.g, job, 0);
   const int64_t at = int64_t(job.bh) * p.T;
 #pragma unroll

@@ -33,7 +33,7 @@ __device__ __forceinline__ void compute_o(
       m,
       [&](uint32_t y, uint32_t) { rows_by_rows<kD>(X, q, y); },
       [&](int other) {
-        settle(X);
+        fence_registers(X);
         settle_all(O);
         const int offset = other - 64 * own;
         decays.meet(other);
@@ -107,8 +107,8 @@ __device__ __forceinline__ void compute_dq(
         }
       },
       [&](int other) {
-        settle(X);
-        settle(D);
+        fence_registers(X);
+        fence_registers(D);
         settle_all(Y);
         const int offset = other - 64 * own;
         decays.meet(other);
@@ -181,8 +181,8 @@ __device__ __forceinline__ void compute_dkv(
         rows_by_rows<kD>(D, shared_address(m.w[group]), u);
       },
       [&](int other) {
-        settle(X);
-        settle(D);
+        fence_registers(X);
+        fence_registers(D);
         settle_all(dK);
         settle_all(dV);
         if (!kAhead) fetch(other);

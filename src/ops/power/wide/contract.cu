@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       const auto x = m.x.turned(by);
 #pragma unroll
       for (int c = 0; c < kK / 8; c += kAtOnce) {  // so many sums that none waits for another
-        const int l = anew(lane);                  // no address is kept for later
+        const int l = opaque(lane);                // no address is kept for later
         float P[kAtOnce][kM][4] = {};
 #pragma unroll
         for (int k = 0; k < kDepth; k += 2) {
