@@ -33,7 +33,7 @@ std::string refuses_chunked(const Inputs& in, const State& state, const Options&
   if (K > 128 || V > 128 || K % 8 != 0 || V % 8 != 0)
     return fmt::format("K and V are multiples of 8 up to 128, got {} and {}", K, V);
   const cudaDeviceProp* gpu = at::cuda::getDeviceProperties(in.v.device().index());
-  const size_t memory = per_key(in.g) ? 193 : 167;  // of the largest kernel, KB
+  const size_t memory = per_key(in.g) ? 145 : 167;  // of the largest kernel, KB
   if (gpu->major < 8 || gpu->sharedMemPerBlockOptin < memory * 1024)
     return fmt::format("it needs sm_80 or later and {} KB of shared memory", memory);
   return refuses_recurrent(in, state, options);
@@ -212,7 +212,10 @@ struct ChunkedProblem : Problem {
   at::Tensor weighed;  // per key: Kr, Qr, Kw
   cuda::DeltaChunks p;
 
-  ChunkedProblem(const Inputs& in, const State& state, const Options& options)
+  // kept: what solve() made in the forward, or null.
+  ChunkedProblem(
+      const Inputs& in, const State& state, const Options& options, const Saved* kept = nullptr
+  )
       : Problem(in, state, options, true) {
     for (at::Tensor* t : {&q, &k, &v}) *t = readable(*t, true);
     p.sequences.T = T;
@@ -237,24 +240,52 @@ struct ChunkedProblem : Problem {
     }
     if (g.defined()) p.g = rows(g, H);
     p.first = view(S0, H, false);
-    inverse = at::empty({p.sequences.slots(), H, 64, 64}, q.options());
+    if (kept != nullptr && kept->get("inverse").defined())
+      take(*kept);
+    else
+      solve();
+  }
+
+  // With a decay per key the solve is a third of the forward, and what it made is kept: 6 K + 256 bytes a token and head,
+  // where q, k, v and g are 8 K. With a decay per head it is cheap, and made again.
+  void keep(Saved& kept) const {
+    if (!p.per_key) return;
+    kept["inverse"] = inverse;
+    kept["scores"] = scores;
+    kept["factors"] = factors;
+    kept["weighed"] = weighed;
+  }
+
+ private:
+  void solve() {
+    const int64_t slots = p.sequences.slots(), keys = p.keys();
+    inverse = at::empty({slots, H, 64, 64}, q.options());
     scores = at::empty_like(inverse);
+    factors = at::empty({slots, H, p.per_key ? keys : 128}, wide_options());
+    if (p.per_key) weighed = at::empty({3, slots, H, 64, keys}, q.options());
+    show();
+    C10_CUDA_CHECK(p.per_key ? cuda::delta_key_solve(p, stream) : cuda::delta_solve(p, stream));
+  }
+  void take(const Saved& kept) {
+    inverse = kept.get("inverse");
+    scores = kept.get("scores");
+    factors = kept.get("factors");
+    weighed = kept.get("weighed");
+    show();
+  }
+  // Their addresses to the kernels.
+  void show() {
     p.inverse = data(inverse);
     p.scores = data(scores);
-    const int64_t slots = p.sequences.slots(), keys = p.keys();
-    factors = at::empty({slots, H, p.per_key ? keys : 128}, wide_options());
     p.factors = factors.data_ptr<float>();
-    if (p.per_key) {
-      weighed = at::empty({3, slots, H, 64, keys}, q.options());
-      p.read_k = data(weighed[0]);
-      p.read_q = data(weighed[1]);
-      p.write_k = data(weighed[2]);
-    }
-    C10_CUDA_CHECK(p.per_key ? cuda::delta_key_solve(p, stream) : cuda::delta_solve(p, stream));
+    if (!p.per_key) return;
+    p.read_k = data(weighed[0]);
+    p.read_q = data(weighed[1]);
+    p.write_k = data(weighed[2]);
   }
 };
 
-Result chunked(const Inputs& in, const State& state, const Options& options, Saved*) {
+Result chunked(const Inputs& in, const State& state, const Options& options, Saved* saved) {
   const c10::cuda::CUDAGuard device(in.v.device());
   ChunkedProblem x(in, state, options);
   Result y;
@@ -265,14 +296,19 @@ Result chunked(const Inputs& in, const State& state, const Options& options, Sav
   x.p.last = view(last, x.H, false);
   C10_CUDA_CHECK(cuda::delta_forward(x.p, x.stream));
   if (options.final_state) y.state = x.final_state(last);
+  if (saved != nullptr) x.keep(*saved);
   return y;
 }
 
 std::vector<at::Tensor> chunked_backward(
-    const Inputs& in, const State& state, const Options& options, const Saved&, const Result& dy
+    const Inputs& in,
+    const State& state,
+    const Options& options,
+    const Saved& saved,
+    const Result& dy
 ) {
   const c10::cuda::CUDAGuard device(in.v.device());
-  ChunkedProblem x(in, state, options);
+  ChunkedProblem x(in, state, options, &saved);
   cuda::DeltaChunks& p = x.p;
   const at::Tensor S = at::empty({p.sequences.slots(), x.H, p.values(), p.keys()}, x.q.options());
   const at::Tensor Z = at::empty_like(S);

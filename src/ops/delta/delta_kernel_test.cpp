@@ -309,6 +309,25 @@ TEST(DeltaKernelsCuda, StepsContinueAChunk) {
   for (const char* gate : {"head", "key"}) expect_steps_continue(gate);
 }
 
+// With a decay per key the forward keeps its solve; without it the backward solves again, to the same bits.
+TEST(DeltaKernelsCuda, BackwardNeedsNothingKept) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const Op& op = find_op("delta");
+  const Form& form = *op.form(forms::kChunkedKernel);
+  for (const char* gate : {"head", "key"}) {
+    const Setting s{{.B = 2, .T = 130, .H = 4, .G = 2, .K = 64, .V = 64}, gate};
+    Inputs in = sample(s).in;
+    for (const Input& input : {kQ, kK, kV}) in.*input.tensor = (in.*input.tensor).to(at::kBFloat16);
+    Saved kept;
+    Result dy;
+    dy.o = at::randn_like(form.forward(in, {}, {}, &kept).o);
+    EXPECT_EQ(kept.tensors.empty(), std::string(gate) == "head");
+    const auto with = form.backward(in, {}, {}, kept, dy);
+    const auto without = form.backward(in, {}, {}, {}, dy);
+    for (size_t i = 0; i < with.size(); ++i) EXPECT_TRUE(at::equal(with[i], without[i])) << i;
+  }
+}
+
 // auto takes the kernel, says so, and a kernel that cannot run is refused with the reason.
 TEST(DeltaKernelsCuda, ChosenOrRefused) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();

@@ -1,5 +1,5 @@
 // `delta`: the two sweeps over time, forward and reverse (chunked.cuh). With a decay per key (per_key/per_key.cuh) q and k
-// already have their factors; there are two versions of k, one to read the state and one to write it.
+// come with their factors, those of k for reading and for writing apart.
 #include "cuda/launch.cuh"
 #include "ops/delta/per_key/per_key.cuh"
 
@@ -8,17 +8,26 @@ namespace {
 
 constexpr int kBlock = 128;  // four warps of 16 value columns
 
-template <int kKeys, bool kPerKey>
-struct Stage {
-  unsigned char k[kKeys / 64][kTileBytes], q[kKeys / 64][kTileBytes];
-  unsigned char v[kTileBytes];  // the block's 64 columns of v; in reverse of do
-  unsigned char inverse[kTileBytes], scores[kTileBytes];
+// Tiles of a chunk. Those of q are not there in a sweep for E and S: then more blocks fit on a multiprocessor.
+template <int kKeys, bool kQueries>
+struct QueryTiles {
+  unsigned char q[kKeys / 64][kTileBytes], scores[kTileBytes];
 };
 template <int kKeys>
-struct Stage<kKeys, true> : Stage<kKeys, false> {
+struct QueryTiles<kKeys, false> {};
+template <int kKeys, bool kPerKey>
+struct WrittenTiles {
   unsigned char written[kKeys / 64][kTileBytes];  // Kw
 };
-// read = e^G (its last is e^{G_C}), write = b e^{G_C-G}. Per key only kept = e^{G_C}.
+template <int kKeys>
+struct WrittenTiles<kKeys, false> {};
+template <int kKeys, bool kQueries, bool kPerKey>
+struct Stage : QueryTiles<kKeys, kQueries>, WrittenTiles<kKeys, kPerKey> {
+  unsigned char k[kKeys / 64][kTileBytes];
+  unsigned char v[kTileBytes];  // or do, in reverse: the block's 64 columns
+  unsigned char inverse[kTileBytes];
+};
+// e^G, b e^{G_C-G}; the last e^G is e^{G_C}. Per key: e^{G_C}.
 template <int kKeys, bool kPerKey>
 struct TokenFactors {
   float read[64], write[64];
@@ -27,14 +36,14 @@ template <int kKeys>
 struct TokenFactors<kKeys, true> {
   float kept[kKeys];
 };
-template <int kKeys, bool kPerKey>
+template <int kKeys, bool kQueries, bool kPerKey>
 struct Memory {
-  Stage<kKeys, kPerKey> stage[2];
+  Stage<kKeys, kQueries, kPerKey> stage[2];
   TokenFactors<kKeys, kPerKey> factors[2];
 };
 
-// Tiles need an alignment of 1024 bytes, and dynamic memory starts at such an address. We rely on that: with extra room to
-// align it, two blocks would not fit on a multiprocessor.
+// Dynamic memory begins at a multiple of 1024 bytes, which the tiles want: with room to align it, two blocks would not
+// fit on a multiprocessor.
 template <class Memory>
 __device__ Memory& memory() {
   extern __shared__ __align__(1024) unsigned char dynamic[];
@@ -51,8 +60,8 @@ struct Job {
   int64_t n;
   Span span;
   int chunks;
-  int first;   // first value column of the block
-  int column;  // first value column of the warp
+  int first;   // value column of the block
+  int column;  // of the warp
 
   __device__ Job(const DeltaChunks& p, const Place& me) : h(0, 1) {
     const unsigned blocks = unsigned(p.V + 63) / 64, head = blockIdx.x / blocks;
@@ -65,8 +74,8 @@ struct Job {
   }
 };
 
-// f(element in a register, its address in memory) for each element of the state.
-template <int kKeys, bool kPerKey, class F>
+// Elements of the state between registers and memory: f(element, address of it).
+template <int kKeys, class F>
 __device__ void for_state(
     Transposed<kKeys>& S,
     const StateView& s,
@@ -81,16 +90,24 @@ __device__ void for_state(
   for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      const int place = 8 * n + 2 * me.i + e % 2, v = job.column + me.r + 8 * (e / 2);
-      const int k = kPerKey ? key_at_place(place) : place;
+      const int k = 8 * n + 2 * me.i + e % 2, v = job.column + me.r + 8 * (e / 2);
       if (k < p.K && v < p.V) f(S[n / 8][n % 8][e], base + k * s.r + v * s.n);
     }
   }
 }
 
+// A lower triangle (64,64): of a row the blocks of 16 columns up to the diagonal, zeros after them.
+__device__ void load_triangle(uint32_t to, const void* from, const Place& me) {
+  const int row = me.thread / 8, unit = me.thread % 8;
+  const unsigned char* first = static_cast<const unsigned char*>(from) + me.thread * 16;
+  to += tile_offset(row, unit);
+#pragma unroll
+  for (int n = 0; n < 4; ++n) copy_async(to + n * 16 * 128, first + n * kBlock * 16, unit / 2 <= n);
+}
+
 template <int kKeys, bool kQueries, bool kPerKey>
 __device__ void load_stage(
-    Memory<kKeys, kPerKey>& m,
+    Memory<kKeys, kQueries, kPerKey>& m,
     int slot_of,
     const DeltaChunks& p,
     const Rows& values,
@@ -98,7 +115,7 @@ __device__ void load_stage(
     int i,
     const Place& me
 ) {
-  Stage<kKeys, kPerKey>& s = m.stage[slot_of];
+  Stage<kKeys, kQueries, kPerKey>& s = m.stage[slot_of];
   const Chunk c = chunk_at(job.span, i);
   const int64_t slot = job.span.slot + i;
   const auto load_keys = [&](const auto& tiles, const Rows& x, const void* weighed) {
@@ -112,7 +129,7 @@ __device__ void load_stage(
   };
   load_keys(s.k, p.k, p.read_k);
   load_chunk<1, kBlock>(shared_address(s.v), values, c, job.h, job.first, p.V, me);
-  load_matrix<1, 64, kBlock>(shared_address(s.inverse), square(p.inverse, p, slot, job.h), me);
+  load_triangle(shared_address(s.inverse), square(p.inverse, p, slot, job.h), me);
   constexpr int kFactors = kPerKey ? kKeys : 128;
   const float* factors = p.factors + (slot * p.H + job.h.own) * kFactors;
   if (me.thread < kFactors / 4)
@@ -120,16 +137,16 @@ __device__ void load_stage(
   if constexpr (kPerKey) load_keys(s.written, p.k, p.write_k);
   if constexpr (kQueries) {
     load_keys(s.q, p.q, p.read_q);
-    load_matrix<1, 64, kBlock>(shared_address(s.scores), square(p.scores, p, slot, job.h), me);
+    load_triangle(shared_address(s.scores), square(p.scores, p, slot, job.h), me);
   }
 }
 
-// Stores columns 16 j .. 16 j + 15 of the state as bf16.
-template <int kKeys>
+// The bf16 state to memory; per key in the order of per_key.cuh, by four registers at once: this comes before the
+// products, which want the registers of their operands in another order.
+template <int kKeys, bool kPerKey>
 __device__ void store_state(
     void* all,
-    const uint32_t (&a)[4],
-    int j,
+    const uint32_t (&a)[kKeys / 16][4],
     const DeltaChunks& p,
     const Job& job,
     int i,
@@ -137,9 +154,23 @@ __device__ void store_state(
 ) {
   const int64_t head = (job.span.slot + i) * p.H + job.h.own;
   const int64_t row = head * (p.V <= 64 ? 64 : 128) + job.column + me.r;
-  __nv_bfloat16* to = static_cast<__nv_bfloat16*>(all) + row * kKeys + 16 * j;
-  store_sixteen(to, a[0], a[2], true, 16, me);
-  store_sixteen(to + 8 * kKeys, a[1], a[3], true, 16, me);
+  __nv_bfloat16* to = static_cast<__nv_bfloat16*>(all) + row * kKeys;
+  if constexpr (kPerKey) {
+#pragma unroll
+    for (int j = 0; j < kKeys / 16; j += 2) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        *reinterpret_cast<uint4*>(to + 8 * h * kKeys + 16 * j + 8 * me.i) = {
+            a[j][h], a[j][2 + h], a[j + 1][h], a[j + 1][2 + h]};
+      }
+    }
+  } else {
+#pragma unroll
+    for (int j = 0; j < kKeys / 16; ++j) {
+      store_sixteen(to + 16 * j, a[j][0], a[j][2], true, 16, me);
+      store_sixteen(to + 8 * kKeys + 16 * j, a[j][1], a[j][3], true, 16, me);
+    }
+  }
 }
 
 template <int kKeys>
@@ -153,7 +184,7 @@ __device__ void keep(Transposed<kKeys>& S, const TokenFactors<kKeys, true>& f, c
   for (int n = 0; n < kKeys / 64; ++n) weigh_columns(S[n], f.kept + 64 * n, me);
 }
 
-// Waits for the copies of this thread; after the barrier the copies of all threads have arrived.
+// The copies of this thread have arrived; after the barrier, those of all have.
 __device__ void wait_copies() {
   copy_wait<0>();
   show_tiles();
@@ -165,50 +196,45 @@ __device__ void round_all(uint32_t (&a)[4][4], const Product& d) {
   for (int j = 0; j < 4; ++j) round_columns(a[j], d, j);
 }
 
-// The state, rounded, as operands.
+// The state, rounded, as operands; and to memory, where it is wanted.
 template <int kKeys>
 __device__ void round_state(uint32_t (&a)[kKeys / 16][4], const Transposed<kKeys>& S) {
 #pragma unroll
   for (int j = 0; j < kKeys / 16; ++j) round_columns(a[j], S[j / 4], j % 4);
 }
 
-// A block owns 64 value columns of one (sequence, head) and walks over its chunks. A warp owns 16 columns of the state, in
-// registers. Shared memory: two stages of tiles. kQueries: it computes o; else it stores E and the states.
+// kQueries: o is wanted; else E and the states are.
 template <int kKeys, bool kQueries, bool kPerKey>
 __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constant__ DeltaChunks p) {
-  auto& m = memory<Memory<kKeys, kPerKey>>();
+  auto& m = memory<Memory<kKeys, kQueries, kPerKey>>();
   const Place start(int(threadIdx.x));
   const Job job(p, start);
   Transposed<kKeys> S = {};
-  for_state<kKeys, kPerKey>(S, p.first, p, job, start, [](float& x, const float* from) {
-    x = *from;
-  });
+  for_state<kKeys>(S, p.first, p, job, start, [](float& x, const float* from) { x = *from; });
   if (job.chunks > 0) load_stage<kKeys, kQueries, kPerKey>(m, 0, p, p.v, job, 0, start);
   copy_commit();
   for (int i = 0; i < job.chunks; ++i) {
-    const Place me(opaque(int(threadIdx.x)));  // keep no addresses in registers
+    const Place me(opaque(int(threadIdx.x)));  // addresses are made anew: registers are scarce
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     wait_copies();
     if (i + 1 < job.chunks)
       load_stage<kKeys, kQueries, kPerKey>(m, (i + 1) & 1, p, p.v, job, i + 1, me);
     copy_commit();
-    const Stage<kKeys, kPerKey>& s = m.stage[i & 1];
+    const Stage<kKeys, kQueries, kPerKey>& s = m.stage[i & 1];
     const TokenFactors<kKeys, kPerKey>& f = m.factors[i & 1];
     const uint32_t ks = shared_address(s.k);
     Product E, O;
     uint32_t state[kKeys / 16][4], a[4][4];
     round_state<kKeys>(state, S);
+    if constexpr (!kQueries && kPerKey) store_state<kKeys, kPerKey>(p.S, state, p, job, i, me);
     begin_products();
     multiply_rows<false>(E, state, ks, false, reader);  // K S
     commit_products();
     if constexpr (kQueries)
       multiply_rows<false>(O, state, shared_address(s.q), false, reader);  // Q S
     commit_products();
-    if constexpr (!kQueries) {
-#pragma unroll
-      for (int j = 0; j < kKeys / 16; ++j) store_state<kKeys>(p.S, state[j], j, p, job, i, me);
-    }
+    if constexpr (!kQueries && !kPerKey) store_state<kKeys, kPerKey>(p.S, state, p, job, i, me);
 #pragma unroll
     for (int j = 0; j < 4; ++j) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
     wait_products<1>();
@@ -267,23 +293,21 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
 #pragma unroll
     for (int n = 0; n < kKeys / 64; ++n) fence_product(S[n]);
   }
-  for_state<kKeys, kPerKey>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
+  for_state<kKeys>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
 
-// A bf16 pair of two tokens times a factor per token.
+// Bf16 pairs over tokens times a factor per token.
 __device__ uint32_t weigh_pair(uint32_t two, float2 f) {
   return pack(low_half(two) * f.x, high_half(two) * f.y);
 }
 
 template <int kKeys, bool kPerKey>
 __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constant__ DeltaChunks p) {
-  auto& m = memory<Memory<kKeys, kPerKey>>();
+  auto& m = memory<Memory<kKeys, true, kPerKey>>();
   const Place start(int(threadIdx.x));
   const Job job(p, start);
   Transposed<kKeys> Z = {};
-  for_state<kKeys, kPerKey>(Z, p.first, p, job, start, [](float& x, const float* from) {
-    x = *from;
-  });
+  for_state<kKeys>(Z, p.first, p, job, start, [](float& x, const float* from) { x = *from; });
   if (job.chunks > 0) load_stage<kKeys, true, kPerKey>(m, 0, p, p.out, job, job.chunks - 1, start);
   copy_commit();
   for (int i = job.chunks - 1; i >= 0; --i) {
@@ -291,7 +315,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     const int slot = (job.chunks - 1 - i) & 1;
-    const Stage<kKeys, kPerKey>& s = m.stage[slot];
+    const Stage<kKeys, true, kPerKey>& s = m.stage[slot];
     const TokenFactors<kKeys, kPerKey>& f = m.factors[slot];
     wait_copies();
     if (i > 0) load_stage<kKeys, true, kPerKey>(m, slot ^ 1, p, p.out, job, i - 1, me);
@@ -300,6 +324,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
     Product d;
     uint32_t state[kKeys / 16][4], a[4][4], weighed[4][4];
     round_state<kKeys>(state, Z);
+    if constexpr (kPerKey) store_state<kKeys, kPerKey>(p.Z, state, p, job, i, me);
 #pragma unroll
     for (int e = 0; e < 16; ++e) {
       const int j = e / 4, t = 16 * j + 8 * (e % 4 / 2) + 2 * me.i;
@@ -324,8 +349,7 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
         multiply_columns<true>(Z[n], weighed, qs + n * kTileBytes, false, reader);
     }
     commit_products();
-#pragma unroll
-    for (int j = 0; j < kKeys / 16; ++j) store_state<kKeys>(p.Z, state[j], j, p, job, i, me);
+    if constexpr (!kPerKey) store_state<kKeys, kPerKey>(p.Z, state, p, job, i, me);
     wait_products<1>();
     fence_product(d);
     if constexpr (!kPerKey) weigh_columns(d, f.write, me);
@@ -357,20 +381,23 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
 #pragma unroll
     for (int n = 0; n < kKeys / 64; ++n) fence_product(Z[n]);
   }
-  for_state<kKeys, kPerKey>(Z, p.last, p, job, start, [](float x, float* to) { *to = x; });
+  for_state<kKeys>(Z, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
 
 int64_t blocks(const DeltaChunks& p) { return p.sequences.count * p.H * ((p.V + 63) / 64); }
 
+template <int kKeys, bool kQueries, bool kPerKey>
+cudaError_t forward(const DeltaChunks& p, cudaStream_t stream) {
+  const size_t bytes = sizeof(Memory<kKeys, kQueries, kPerKey>);
+  return launch(forward_kernel<kKeys, kQueries, kPerKey>, blocks(p), kBlock, bytes, stream, p);
+}
 template <int kKeys, bool kPerKey>
 cudaError_t forward(const DeltaChunks& p, cudaStream_t stream) {
-  const auto kernel =
-      p.S ? forward_kernel<kKeys, false, kPerKey> : forward_kernel<kKeys, true, kPerKey>;
-  return launch(kernel, blocks(p), kBlock, sizeof(Memory<kKeys, kPerKey>), stream, p);
+  return p.S ? forward<kKeys, false, kPerKey>(p, stream) : forward<kKeys, true, kPerKey>(p, stream);
 }
 template <int kKeys, bool kPerKey>
 cudaError_t reverse(const DeltaChunks& p, cudaStream_t stream) {
-  const size_t bytes = sizeof(Memory<kKeys, kPerKey>);
+  const size_t bytes = sizeof(Memory<kKeys, true, kPerKey>);
   return launch(reverse_kernel<kKeys, kPerKey>, blocks(p), kBlock, bytes, stream, p);
 }
 

@@ -6,94 +6,130 @@
 namespace horner::cuda {
 namespace {
 
-constexpr int kBlock = 256, kGroups = 2;  // groups of four warps; a group owns every second slice
+constexpr int kBlock = 128;
 
-// Where gradients of a stripe come from: the entering state, the other stripe of its half chunk, the other half chunk, the
-// gradient of the leaving state.
+// Where gradients come from: the state that enters, the other stripe of the half of the chunk, the other half, the
+// gradient of the state that leaves.
 enum Source { kEntering, kNear, kFar, kLeaving };
 
-// What the warps of a group share for one slice.
-struct SliceMemory {
-  uint4 q[2][256], k[2][256];        // rows of levels 16 and 32: of q and k
-  float totals[kStripes][kSlice];    // log2-decays of each stripe
-  float flows[4][kStripes][kSlice];  // flow from each Source
+// Rows of 16 tokens of one slice: matrices of 8 x 8, which are read transposed.
+using StripeRows = uint32_t[8][32];
+
+// What the warps share of one slice; two of them, so that the next may begin while the last is read.
+struct SliceSums {
+  float totals[kStripes][kSlice];    // log2-decays
+  float flows[4][kStripes][kSlice];  // of each Source
   float through[kStripes][kSlice];   // rowsum(S * Z) in four parts, by place
 };
 
-template <int kKeys, int kValues>
+// S and Z come a slice at a time, the next while one is read: then two blocks fit on a multiprocessor, and one computes
+// while the other loads. A row of `states` has the keys of S, then those of Z.
+template <int kValues>
 struct Memory {
-  unsigned char S[kKeys / 64][kValues * 128], Z[kKeys / 64][kValues * 128];  // transposed
   unsigned char out[kValues / 64][kTileBytes], dv[kValues / 64][kTileBytes];
   unsigned char error[kValues / 64][kTileBytes];
-  SliceMemory slice[kGroups][2];  // two: the next slice can start while this one is read
-  float b[64], db[kGroups][64];
+  unsigned char states[2][kValues * 128];  // transposed
+  StripeRows q[2][2], k[2][kStripes];      // of levels 16 and 32; of q the late stripes
+  uint4 W[3][kBlock], U[3][kBlock];        // near and far parts of a thread: registers are scarce
+  SliceSums sums[2];
+  float b[64];
 };
 
-// d = rows of this stripe (tokens by values) times a state (values by keys): tokens by the keys of a slice.
-template <int kValues>
+// d[n] += rows[n] of this stripe (tokens by values) times S or Z (values by keys): tokens by keys of the slice. first: its
+// unit in a row of states.
+template <int kValues, int kCount>
 __device__ void multiply_slice(
-    Values& d, uint32_t rows, uint32_t state, float factor, int slice, const Place& me
+    Values* const (&d)[kCount],
+    const uint32_t (&rows)[kCount],
+    uint32_t states,
+    int first,
+    const Place& me
 ) {
-  clear(d);
-  const uint32_t tile = state + slice / 2 * kValues * 128;
-#pragma unroll 1
+  const uint32_t state = states + me.lane % 16 * 128;
+  const int swizzle = me.lane % 8, row = 16 * me.warp + me.lane % 16;
+  const uint32_t units[2] = {
+      uint32_t((first + me.lane / 16) ^ swizzle) << 4,
+      uint32_t((first + 2 + me.lane / 16) ^ swizzle) << 4};
+  const uint32_t own = tile_offset(row, me.lane / 16);
+#pragma unroll 2
   for (int step = 0; step < kValues / 16; ++step) {
-    uint32_t a[4], b[4];
-    const int row = 16 * me.warp + me.lane % 16, unit = step % 4 * 2 + me.lane / 16;
-    load_matrices(a, rows + step / 4 * kTileBytes + tile_offset(row, unit));
+    uint32_t b[2][4];
 #pragma unroll
-    for (int j = 0; j < 4; j += 2) {
-      const int place = slice % 2 * 4 + j + me.lane / 16;
-      load_matrices_transposed(b, tile + tile_offset(16 * step + me.lane % 16, place));
-      multiply(d[j], a, b[0], b[1]);
-      multiply(d[j + 1], a, b[2], b[3]);
+    for (int j = 0; j < 2; ++j) load_matrices_transposed(b[j], state + 2048 * step + units[j]);
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      uint32_t a[4];
+      load_matrices(a, rows[n] + step / 4 * kTileBytes + (own ^ (step % 4 * 32)));
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        multiply((*d[n])[j], a, b[j / 2][2 * (j % 2)], b[j / 2][2 * (j % 2) + 1]);
     }
   }
+}
+__device__ void scale_values(Values& d, float factor) {
 #pragma unroll
   for (int e = 0; e < 16; ++e) d[e / 4][e % 4] *= factor;
 }
 
-// Gradients of q, k, g and b for one slice; of g only the flows inside the stripe. A term is a part of the gradient of q (late
-// rows), of k that reads (late rows), or of k that writes, which is multiplied by b (early rows).
+// Of a slice: gradients of q and k, of g by the flows inside the stripe, and of b.
 struct Gradients {
   Values q = {}, k = {}, g = {};
-  float b[2];  // db of the two tokens
+  float b[2];  // of the tokens
   float db[2];
 
-  // Adds a term of token r + 8 h. flow: x term, what flows from this token.
-  __device__ void add_query(Values& flow, const Values& term, const Raw& x, int h) {
+  // Of token r + 8 h: y comes by W or a state, z by U. Where it is late, y is of q and z of k as it is read; where it is
+  // early, both are of k as it is written, which counts times b. flow: what flows from the token.
+  __device__ void add(
+      Values& flow,
+      const Values& y,
+      const Values& z,
+      const Values& factor,
+      const Raw& x,
+      int h,
+      bool late
+  ) {
+    const float weight = late ? 1.f : b[h], early = late ? 0.f : 1.f, is_late = late ? 1.f : 0.f;
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-      const float y = term[n / 2][2 * h + n % 2];
-      q[n / 2][2 * h + n % 2] += y;
-      flow[n / 2][2 * h + n % 2] += y * element(x.q[h], n);
+      const int j = n / 2, e = 2 * h + n % 2;
+      const float of_q = is_late * y[j][e] * factor[j][e];
+      const float of_k = (z[j][e] + early * y[j][e]) * factor[j][e];
+      const float with_k = of_k * element(x.k[h], n);
+      q[j][e] += of_q;
+      k[j][e] += weight * of_k;
+      flow[j][e] = weight * with_k + of_q * element(x.q[h], n);
+      db[h] += early * with_k;
     }
   }
-  __device__ void add_read(Values& flow, const Values& term, const Raw& x, int h) {
+  // The same of both tokens, where the whole stripe is late, or early.
+  __device__ void add_late(
+      Values& flow, const Values& y, const Values& z, const Values& factor, const Raw& x
+  ) {
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      const float y = term[n / 2][2 * h + n % 2];
-      k[n / 2][2 * h + n % 2] += y;
-      flow[n / 2][2 * h + n % 2] += y * element(x.k[h], n);
+    for (int n = 0; n < 16; ++n) {
+      const int j = n / 4, e = n % 4, key = 2 * j + e % 2;
+      const float of_q = y[j][e] * factor[j][e], of_k = z[j][e] * factor[j][e];
+      q[j][e] += of_q;
+      k[j][e] += of_k;
+      flow[j][e] = of_k * element(x.k[e / 2], key) + of_q * element(x.q[e / 2], key);
     }
   }
-  __device__ void add_written(Values& flow, const Values& term, const Raw& x, int h) {
+  __device__ void add_early(
+      Values& flow, const Values& y, const Values& z, const Values& factor, const Raw& x
+  ) {
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      const float y = term[n / 2][2 * h + n % 2], with_k = y * element(x.k[h], n);
-      k[n / 2][2 * h + n % 2] += b[h] * y;
-      flow[n / 2][2 * h + n % 2] += b[h] * with_k;
-      db[h] += with_k;
+    for (int n = 0; n < 16; ++n) {
+      const int j = n / 4, e = n % 4;
+      const float of_k = (y[j][e] + z[j][e]) * factor[j][e];
+      const float with_k = of_k * element(x.k[e / 2], 2 * j + e % 2);
+      k[j][e] += b[e / 2] * of_k;
+      flow[j][e] = b[e / 2] * with_k;
+      db[e / 2] += with_k;
     }
   }
 };
 
-__device__ void times(Values& y, const Values& factor) {
-#pragma unroll
-  for (int e = 0; e < 16; ++e) y[e / 4][e % 4] *= factor[e / 4][e % 4];
-}
-
-// Flows as operands, each the sum of two bf16. Their sums over tokens are products with patterns of ones.
+// Sums of flows over tokens are products with patterns of ones, of operands that are sums of two bf16.
 struct Flow {
   uint32_t high[2][4], low[2][4];
   __device__ explicit Flow(const Values& x) {
@@ -115,7 +151,7 @@ struct Flow {
   }
 };
 
-// Rows of a level: q or k of late tokens, b k of early ones.
+// Rows of a level: q or k where it is late, b k where it is early.
 __device__ void level_rows(
     Fragment& m, const Values& factor, int h, bool late, uint4 row, uint4 key, float b
 ) {
@@ -126,7 +162,16 @@ __device__ void level_rows(
   m.set(h, either(late, row, key), own);
 }
 
-// Adds a level inside the stripe.
+// Near and far parts to memory.
+__device__ void park(uint4 (&to)[3][kBlock], const Symmetric& w, const Place& me) {
+  to[0][me.thread] = {w.near[0], w.near[1], w.near[2], w.near[3]};
+#pragma unroll
+  for (int n = 0; n < 2; ++n)
+    to[1 + n][me.thread] = {w.far[n][0], w.far[n][1], w.far[n][2], w.far[n][3]};
+}
+
+// A level inside the stripe; kEight: it is 8.
+template <bool kEight>
 __device__ void add_level(
     Gradients& grad,
     const Symmetric& W,
@@ -136,82 +181,105 @@ __device__ void add_level(
     int half,
     const Place& me
 ) {
-  Values flow = {};
+  const bool late[2] = {!kEight && me.r & half, kEight || me.r & half};
+  Values both[2] = {}, flow;
 #pragma unroll
   for (int which = 0; which < 2; ++which) {  // q with k by W, k with k by U
     Fragment m;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const bool late = late_token(half, h, me);
-      level_rows(m, factor, h, late, which ? x.k[h] : x.q[h], x.k[h], grad.b[h]);
-    }
+    for (int h = 0; h < 2; ++h)
+      level_rows(m, factor, h, late[h], which ? x.k[h] : x.q[h], x.k[h], grad.b[h]);
     const Symmetric& w = which ? U : W;
-    Values y = {};
-    if (half < 8) {
+    if constexpr (!kEight) {
       const uint2 a = w.part(half, me);
-      multiply_level(y, a.x, 0u, 0u, a.y, m);
+      multiply_level(both[which], a.x, 0u, 0u, a.y, m);
     } else {
-      multiply_level(y, 0u, w.own[1], w.own[2], 0u, m);
-    }
-    times(y, factor);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      if (!late_token(half, h, me))
-        grad.add_written(flow, y, x, h);
-      else if (which)
-        grad.add_read(flow, y, x, h);
-      else
-        grad.add_query(flow, y, x, h);
+      multiply_level(both[which], 0u, w.own[1], w.own[2], 0u, m);
     }
   }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) grad.add(flow, both[0], both[1], factor, x, h, late[h]);
   __syncwarp();
   Flow(flow).sum(grad.g, level_pattern(half, true, me).a);
 }
 
-// Stores the rows of level 16 or 32 of this stripe for the other warps.
+__device__ void store_rows(StripeRows& to, const Fragment& m, const Place& me) {
+#pragma unroll
+  for (int e = 0; e < 8; ++e) to[e][me.lane] = m.x[e % 2][e / 2];
+}
+// d += W M of such rows M.
+__device__ void multiply_stripe(
+    Values& d, const uint4& w, const StripeRows& rows, const Place& me
+) {
+  const uint32_t a[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+  for (int j = 0; j < 4; j += 2) {
+    uint32_t b[4];
+    load_matrices_transposed(b, shared_address(rows[2 * j]) + 16 * me.lane);
+    multiply(d[j], a, b[0], b[1]);
+    multiply(d[j + 1], a, b[2], b[3]);
+  }
+}
+
+// Of a late stripe at level 16 (1 and 3) or 32 (2 and 3).
 template <int kHalf>
+__device__ int late_place(int stripe) {
+  return kHalf == 16 ? stripe / 2 : stripe % 2;
+}
+// Rows of level 16 or 32 of this stripe to where the others find them.
+template <int kHalf, int kValues>
 __device__ void share_rows(
-    SliceMemory& m, const Values& since, const Raw& x, const Gradients& grad, const Place& me
+    Memory<kValues>& m,
+    const SliceSums& sums,
+    const Values& since,
+    const Raw& x,
+    const Gradients& grad,
+    const Place& me
 ) {
   const bool late = late_stripe<kHalf>(me);
   Values factor;
-  Factors(to_middle<kHalf>(me), m.totals[0], me).powers(factor, since);
-  Fragment q, k;
+  Factors(to_middle<kHalf>(me), sums.totals[0], me).powers(factor, since);
+  Fragment rows;
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    level_rows(q, factor, h, late, x.q[h], x.k[h], grad.b[h]);
-    level_rows(k, factor, h, late, x.k[h], x.k[h], grad.b[h]);
-  }
-  q.store(m.q[kHalf / 32] + 64 * me.warp, me.lane);
-  k.store(m.k[kHalf / 32] + 64 * me.warp, me.lane);
+  for (int h = 0; h < 2; ++h) level_rows(rows, factor, h, late, x.k[h], x.k[h], grad.b[h]);
+  store_rows(m.k[kHalf / 32][me.warp], rows, me);
+  if (!late) return;
+  rows.set(0, x.q[0], factor);
+  rows.set(1, x.q[1], factor);
+  store_rows(m.q[kHalf / 32][late_place<kHalf>(me.warp)], rows, me);
 }
 
-// Adds what comes from outside the stripe. y: pairs of q and k with W, or a state; z: pairs of k and k with U. total: the flow
-// that crosses the whole stripe.
+// W M of the stripes of the other half at level 16 or 32: y by W of q and k, z by U of k and k.
+template <int kHalf, int kValues>
+__device__ void multiply_others(Values& y, Values& z, const Memory<kValues>& m, const Place& me) {
+#pragma unroll
+  for (int n = 0; n < kHalf / 16; ++n) {
+    const int stripe = me.warp ^ (kHalf / 16 + n), part = kHalf == 16 ? 0 : 1 + n;
+    const StripeRows& keys = m.k[kHalf / 32][stripe];
+    const bool late = late_stripe<kHalf>(me);  // then the other is early: its rows are of k
+    const StripeRows& queries = m.q[kHalf / 32][late_place<kHalf>(stripe)];
+    multiply_stripe(y, m.W[part][me.thread], late ? keys : queries, me);
+    multiply_stripe(z, m.U[part][me.thread], keys, me);
+  }
+}
+
+// What comes from outside the stripe; total: its flow through the stripe.
 __device__ void add_source(
     Gradients& grad,
-    Values& y,
-    Values& z,
+    const Values& y,
+    const Values& z,
     const Factors& factors,
     const Values& since,
     const Raw& x,
     float* total,
     const Place& me
 ) {
-  Values factor, flow = {};
+  Values factor, flow;
   factors.powers(factor, since);
-  times(y, factor);
-  times(z, factor);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    if (factors.late) {
-      grad.add_query(flow, y, x, h);
-      grad.add_read(flow, z, x, h);
-    } else {
-      grad.add_written(flow, y, x, h);
-      grad.add_written(flow, z, x, h);
-    }
-  }
+  if (factors.late)
+    grad.add_late(flow, y, z, factor, x);
+  else
+    grad.add_early(flow, y, z, factor, x);
   const Flow sums(flow);
   const Pattern across = factors.late ? flow_up_to(me) : flow_after(me);
   sums.sum(grad.g, across.a);
@@ -224,40 +292,14 @@ __device__ void add_source(
   if (me.r == 0) store_eight(total + 8 * me.i, of_keys);
 }
 
-// W M of the stripes of the other half at level 16 or 32.
-template <int kHalf>
-__device__ void multiply_others(
-    Values& y,
-    Values& z,
-    const SliceMemory& m,
-    const Symmetric& W,
-    const Symmetric& U,
-    const Place& me
-) {
-  Fragment other;
-#pragma unroll
-  for (int n = 0; n < kHalf / 16; ++n) {
-    const int stripe = me.warp ^ (kHalf / 16 + n);
-    const uint32_t(&w)[4] = kHalf == 16 ? W.near : W.far[n];
-    const uint32_t(&u)[4] = kHalf == 16 ? U.near : U.far[n];
-    other.load(m.q[kHalf / 32] + 64 * stripe, me.lane);
-    multiply_level(y, w[0], w[1], w[2], w[3], other);
-    other.load(m.k[kHalf / 32] + 64 * stripe, me.lane);
-    multiply_level(z, u[0], u[1], u[2], u[3], other);
-  }
-}
-
-// rowsum(S * Z) of a slice over a quarter of the values.
+// rowsum(S * Z) of a slice over a fourth of the values.
 template <int kValues>
-__device__ void sum_through(
-    float* through, const unsigned char* S, const unsigned char* Z, int slice, const Place& me
-) {
+__device__ void sum_through(float* through, const unsigned char* states, const Place& me) {
   float sum[8] = {};
 #pragma unroll 2
   for (int v = 8 * me.warp + me.r; v < kValues; v += 32) {
-    const uint32_t where = slice / 2 * kValues * 128 + tile_offset(v, slice % 2 * 4 + me.i);
-    const uint4 a = *reinterpret_cast<const uint4*>(S + where);
-    const uint4 b = *reinterpret_cast<const uint4*>(Z + where);
+    const uint4 a = *reinterpret_cast<const uint4*>(states + tile_offset(v, me.i));
+    const uint4 b = *reinterpret_cast<const uint4*>(states + tile_offset(v, 4 + me.i));
 #pragma unroll
     for (int n = 0; n < 8; ++n) sum[n] += element(a, n) * element(b, n);
   }
@@ -269,8 +311,8 @@ __device__ void sum_through(
   if (me.r == 0) store_eight(through + kSlice * me.warp + 8 * me.i, sum);
 }
 
-// Adds to dg the flows of other stripes, and what flows through the whole chunk.
-__device__ void add_outside(Gradients& grad, const SliceMemory& m, const Place& me) {
+// The flows of other stripes, and of what passes through the chunk, into dg.
+__device__ void add_outside(Gradients& grad, const SliceSums& m, const Place& me) {
   float all[8] = {}, rest[8] = {};
 #pragma unroll 1
   for (int w = 0; w < kStripes; ++w) {
@@ -291,26 +333,41 @@ __device__ void add_outside(Gradients& grad, const SliceMemory& m, const Place& 
   }
 }
 
-// All that a block reads but q, k and g, into shared memory: do, dv and E, and then the states.
+// The states of a slice of a chunk: `state` is the place of its first element.
+template <int kKeys, int kValues>
+__device__ void load_states(
+    unsigned char (&to)[kValues * 128],
+    const DeltaChunks& p,
+    int64_t state,
+    int slice,
+    const Place& me
+) {
+  const int unit = me.thread % 8, row = me.thread / 8;
+  const auto* from = static_cast<const __nv_bfloat16*>(unit < 4 ? p.S : p.Z) + state;
+  from += row * kKeys + kSlice * slice + 8 * (unit % 4);
+  const uint32_t first = shared_address(to) + tile_offset(row, unit);
+#pragma unroll
+  for (int v = 0; v < kValues; v += kBlock / 8) copy_async(first + v * 128, from + v * kKeys, true);
+}
+
+// do, dv and E, and then the states of the first slice.
 template <int kKeys, int kValues>
 __device__ void load_block(
-    Memory<kKeys, kValues>& m, const DeltaChunks& p, unsigned slot, const Chunk& c, const Heads& h
+    Memory<kValues>& m,
+    const DeltaChunks& p,
+    const Chunk& c,
+    const Heads& h,
+    int64_t state,
+    const Place& me
 ) {
-  const Place all(int(threadIdx.x));
-  load_chunk<kValues / 64, kBlock>(shared_address(m.out), p.out, c, h, 0, p.V, all);
-  load_chunk<kValues / 64, kBlock>(shared_address(m.dv), p.dv, c, h, 0, p.V, all);
-  load_chunk<kValues / 64, kBlock>(shared_address(m.error), p.error, c, h, 0, p.V, all);
+  load_chunk<kValues / 64, kBlock>(shared_address(m.out), p.out, c, h, 0, p.V, me);
+  load_chunk<kValues / 64, kBlock>(shared_address(m.dv), p.dv, c, h, 0, p.V, me);
+  load_chunk<kValues / 64, kBlock>(shared_address(m.error), p.error, c, h, 0, p.V, me);
   copy_commit();
-  const int64_t state = (int64_t(slot) * p.H + h.own) * kKeys * kValues;
-  const auto load = [&](unsigned char(&to)[kKeys / 64][kValues * 128], const void* from) {
-    const auto* first = static_cast<const __nv_bfloat16*>(from) + state;
-    load_matrix<kKeys / 64, kValues, kBlock>(shared_address(to), first, all);
-  };
-  load(m.S, p.S);
-  load(m.Z, p.Z);
+  load_states<kKeys, kValues>(m.states[0], p, state, 0, me);
   copy_commit();
-  if (all.thread < 64)
-    m.b[all.thread] = all.thread < c.rows ? at<float>(p.beta, c, h)[all.thread * p.beta.t] : 0.f;
+  if (me.thread < 64)
+    m.b[me.thread] = me.thread < c.rows ? at<float>(p.beta, c, h)[me.thread * p.beta.t] : 0.f;
 }
 
 // Terms from inside the stripe, and the sums of its log2-decays.
@@ -326,51 +383,51 @@ __device__ void add_levels(
   const Decays d(x, narrow);
   Values factor;
   level_factors(factor, 1, d, x, narrow, me);
-  add_level(grad, W, U, factor, x, 1, me);
+  add_level<false>(grad, W, U, factor, x, 1, me);
 #pragma unroll 1
   for (int half = 2; half < 8; half *= 2) {
     level_factors(factor, half, d, x, narrow, me);
-    add_level(grad, W, U, factor, x, half, me);
+    add_level<false>(grad, W, U, factor, x, half, me);
   }
   level_factors(factor, 8, d, x, narrow, me);
-  add_level(grad, W, U, factor, x, 8, me);
+  add_level<true>(grad, W, U, factor, x, 8, me);
   d.sum(since, up_to(me));
 }
 
 // Terms from each Source.
-template <int kKeys, int kValues>
+template <int kValues>
 __device__ void add_sources(
     Gradients& grad,
-    Memory<kKeys, kValues>& m,
-    SliceMemory& own,
-    const Symmetric& W,
-    const Symmetric& U,
+    Memory<kValues>& m,
+    int buffer,
     const Values& since,
     const Raw& x,
     float scale,
-    int slice,
     const Place& me
 ) {
+  SliceSums& sums = m.sums[buffer];
+  const uint32_t states = shared_address(m.states[buffer]);
 #pragma unroll 1
   for (int source = kEntering; source <= kLeaving; ++source) {
     Values y = {}, z = {};
     DecayPath path = to_start(me);
     if (source == kEntering) {
-      const uint32_t S = shared_address(m.S);
-      multiply_slice<kValues>(y, shared_address(m.out), S, scale, slice, me);
-      multiply_slice<kValues>(z, shared_address(m.dv), S, -1.f, slice, me);
+      const uint32_t rows[2] = {shared_address(m.out), shared_address(m.dv)};
+      multiply_slice<kValues>({&y, &z}, rows, states, 0, me);
+      scale_values(y, scale);
+      scale_values(z, -1.f);
     } else if (source == kLeaving) {
       path = to_end(me);
-      multiply_slice<kValues>(y, shared_address(m.error), shared_address(m.Z), 1.f, slice, me);
+      multiply_slice<kValues>({&y}, {shared_address(m.error)}, states, 4, me);
     } else if (source == kNear) {
       path = to_middle<16>(me);
-      multiply_others<16>(y, z, own, W, U, me);
+      multiply_others<16>(y, z, m, me);
     } else {
       path = to_middle<32>(me);
-      multiply_others<32>(y, z, own, W, U, me);
+      multiply_others<32>(y, z, m, me);
     }
-    const Factors factors(path, own.totals[0], me);
-    add_source(grad, y, z, factors, since, x, own.flows[source][me.warp], me);
+    const Factors factors(way, sums.totals[0], me);
+    add_source(grad, y, z, factors, since, x, sums.flows[source][me.warp], me);
   }
 }
 
@@ -386,36 +443,47 @@ __device__ void add_same(Gradients& grad, const Symmetric& W, const Raw& x) {
   }
 }
 
-// A block owns one chunk of one head, a group of four warps every second slice of its keys, a warp one stripe. Shared memory:
-// S, Z, do, dv, E, and for each group the rows of levels 16 and 32 of one slice.
+// The sums over keys of two tokens: four lanes have parts of each.
+__device__ void store_betas(
+    const float (&db)[2], const DeltaChunks& p, const Chunk& c, const Heads& h, const Place& me
+) {
+  float* to = p.dbeta + (c.b * p.sequences.T + c.first) * p.H + h.own;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const float sum = quad_sum(db[n]);
+    const int t = 16 * me.warp + me.r + 8 * n;
+    if (me.i == 0 && t < c.rows) to[t * p.H] = sum;
+  }
+}
+
+// A block owns one chunk of one head, a warp one stripe.
 template <int kKeys, int kValues>
-__global__ void __launch_bounds__(kBlock, 1)
+__global__ void __launch_bounds__(kBlock, 2)
     key_gradient_kernel(const __grid_constant__ DeltaChunks p) {
   HORNER_DYNAMIC_MEMORY(memory);
-  auto& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory);
+  auto& m = *reinterpret_cast<Memory<kValues>*>(memory);
   const unsigned slot = blockIdx.x / unsigned(p.H);
   const Heads h(int(blockIdx.x % unsigned(p.H)), 1);
   const Chunk c = chunk_at(p.sequences, slot);
   if (c.rows <= 0) return;
-  const int group = int(threadIdx.x) / 128;
-  if (group == 0) prefetch_slices(p, c, h, Place(int(threadIdx.x)));
-  load_block(m, p, slot, c, h);
-  copy_wait<1>();
-  __syncthreads();
+  const int64_t state = (int64_t(slot) * p.H + h.own) * kKeys * kValues;
   Symmetric W, U;
   {
-    const Place me(int(threadIdx.x) % 128);
+    const Place me(int(threadIdx.x));
+    load_block<kKeys>(m, p, c, h, state, me);
+    prefetch_slices(p, c, h, me);
+    copy_wait<1>();
+    __syncthreads();
     W.template compute<kValues>(shared_address(m.error), shared_address(m.out), p.scale, me);
+    park(m.W, W, me);
     U.template compute<kValues>(shared_address(m.error), shared_address(m.dv), -1.f, me);
+    park(m.U, U, me);
   }
-  copy_wait<0>();
-  __syncthreads();
   float db[2] = {};
 #pragma unroll 1
-  for (int n = 0; n < kKeys / kSlice / kGroups; ++n) {
-    const Place me(opaque(int(threadIdx.x)) % 128);
-    const int s = kGroups * n + group;
-    SliceMemory& own = m.slice[group][n & 1];
+  for (int s = 0; s < kKeys / kSlice; ++s) {
+    const Place me(opaque(int(threadIdx.x)));
+    SliceSums& sums = m.sums[s & 1];
     Gradients grad;
     grad.b[0] = m.b[16 * me.warp + me.r], grad.b[1] = m.b[16 * me.warp + me.r + 8];
     grad.db[0] = db[0], grad.db[1] = db[1];
@@ -425,36 +493,32 @@ __global__ void __launch_bounds__(kBlock, 1)
     add_levels(grad, since, W, U, x, p.narrow_g, me);
     float total[8];
     stripe_total(total, since, me);
-    if (me.r == 0) store_eight(own.totals[me.warp] + 8 * me.i, total);
-    sum_through<kValues>(own.through[0], m.S[0], m.Z[0], s, me);
+    if (me.r == 0) store_eight(sums.totals[me.warp] + 8 * me.i, total);
+    copy_wait<0>();
+    __syncthreads();  // the states of this slice are there, and no others are read any more
+    if (s + 1 < kKeys / kSlice)
+      load_states<kKeys, kValues>(m.states[(s + 1) & 1], p, state, s + 1, me);
+    copy_commit();
+    sum_through<kValues>(sums.through[0], m.states[s & 1], me);
+    share_rows<16>(m, sums, since, x, grad, me);
+    share_rows<32>(m, sums, since, x, grad, me);
     __syncthreads();
-    share_rows<16>(own, since, x, grad, me);
-    share_rows<32>(own, since, x, grad, me);
-    __syncthreads();
-    add_sources(grad, m, own, W, U, since, x, p.scale, s, me);
+    add_sources(grad, m, s & 1, since, x, p.scale, me);
     add_same(grad, W, x);
     store_keys(grad.q, 1.f, p.dq, false, p, c, h, s, me);
     store_keys(grad.k, 1.f, p.dk, false, p, c, h, s, me);
     db[0] = grad.db[0], db[1] = grad.db[1];
     __syncthreads();
-    add_outside(grad, own, me);
+    add_outside(grad, sums, me);
     store_keys(grad.g, 1.f, p.dg_keys, !p.narrow_g, p, c, h, s, me);
   }
-  const Place me(int(threadIdx.x) % 128);
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-    const float sum = quad_sum(db[n]);
-    if (me.i == 0) m.db[group][16 * me.warp + me.r + 8 * n] = sum;
-  }
-  __syncthreads();
-  const int t = int(threadIdx.x);
-  if (t < c.rows)
-    p.dbeta[(c.b * p.sequences.T + c.first + t) * p.H + h.own] = m.db[0][t] + m.db[1][t];
+  store_betas(db, p, c, h, Place(int(threadIdx.x)));
 }
 
 template <int kKeys, int kValues>
 cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
-  const size_t bytes = sizeof(Memory<kKeys, kValues>);
+  constexpr size_t bytes = sizeof(Memory<kValues>);
+  static_assert(bytes <= 113 * 1024);  // two blocks on a multiprocessor
   const int64_t blocks = p.sequences.slots() * p.H;
   return launch(key_gradient_kernel<kKeys, kValues>, blocks, kBlock, bytes, stream, p);
 }

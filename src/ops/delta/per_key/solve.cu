@@ -1,4 +1,4 @@
-// `delta` with a decay per key: A, P, Kr, Qr and Kw of a chunk, which depend only on q, k, g and beta (per_key.cuh).
+// `delta` with a decay per key: what a chunk needs of its keys, queries, decays and betas alone (per_key.cuh).
 #include "ops/delta/solve.cuh"
 
 #include "cuda/launch.cuh"
@@ -13,7 +13,7 @@ struct Memory {
   float L[64][68];
   float diagonal[4][16][18];  // A_JJ
   float b[64];
-  float totals[2][kStripes][kSlice];  // log2-decays of the stripes, for this slice and the next
+  float totals[2][kStripes][kSlice];  // log2-decays of the stripes, of one slice and the next
   union {
     uint4 early[256];  // rows of levels 16 and 32, of one slice
     __nv_bfloat16 inverse[64][64];
@@ -22,14 +22,60 @@ struct Memory {
 
 // Products of 16 rows with 16 others: element e of [n] is row r + 8 (e / 2), column 8 n + 2 i + e % 2.
 using Square = float[2][4];
-__device__ void square_of(Square& x, const InnerScores<false>& inner) {
+
+// Of a warp's own tokens, k with k where e < 2 and q with k where e >= 2: element e of near[h] is row r and column
+// 2 i + e % 2 of the block of 8 x 8 with tokens 8 h .. on the diagonal, of eight that of the block below it.
+struct OwnScores {
+  float near[2][4] = {}, eight[4] = {};
+
+  // d += rows of k, and rows of q under them, times rows of other: of tokens 8 h .. and 8 half ..
+  __device__ static void multiply_both(
+      float (&d)[4], const Fragment& k, const Fragment& q, int h, const Fragment& other, int half
+  ) {
 #pragma unroll
-  for (int e = 0; e < 4; ++e) {
-    x[0][e] = e < 2 ? inner.near[e] : inner.eight[e];
-    x[1][e] = e < 2 ? 0.f : inner.near[e];
+    for (int s = 0; s < 4; s += 2) {
+      const uint32_t a[4] = {k.x[h][s], q.x[h][s], k.x[h][s + 1], q.x[h][s + 1]};
+      multiply(d, a, other.x[half][s], other.x[half][s + 1]);
+    }
   }
-}
-// f(element of L, element of x) for this warp's rows and block column J of L.
+  __device__ void add(int half, const Fragment& k, const Fragment& q, const Place& me) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float d[4] = {};
+      multiply_both(d, k, q, h, k, h);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = 2 * me.i + e % 2;
+        near[h][e] += column < me.r && meet(me.r ^ column, half) ? d[e] : 0.f;
+      }
+    }
+  }
+  __device__ void add_eight(const Fragment& k, const Fragment& q) {
+    multiply_both(eight, k, q, 1, k, 0);
+  }
+  __device__ void add_same(const Raw& x, const Place& me) {
+    const Fragment q(x.q), k(x.k);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float d[4] = {};
+      multiply_both(d, k, q, h, k, h);
+#pragma unroll
+      for (int e = 2; e < 4; ++e) near[h][e] += 2 * me.i + e % 2 == me.r ? d[e] : 0.f;
+    }
+  }
+  // Of k with k (first = 0) or q with k (first = 2).
+  __device__ void square(Square& x, int first) const {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      x[0][e] = near[0][first + e];
+      x[0][2 + e] = eight[first + e];
+      x[1][e] = 0.f;
+      x[1][2 + e] = near[1][first + e];
+    }
+  }
+};
+
+// Its place in L: of this warp's rows and block column J. f(element of L, element of x).
 template <class F>
 __device__ void for_square(Memory& m, int J, const Place& me, F&& f) {
 #pragma unroll
@@ -39,32 +85,32 @@ __device__ void for_square(Memory& m, int J, const Place& me, F&& f) {
       f(m.L[16 * me.warp + me.r + 8 * (e / 2)][16 * J + 8 * n + 2 * me.i + e % 2], n, e);
   }
 }
-// Products q.k of a warp's rows with all earlier tokens. Products k.k are summed in L, except for the warp's own tokens.
+// Of a warp's rows with all before them: q with k. Those of k with k are summed in L, but for the warp's own tokens.
 struct Scores {
-  InnerScores<false> inner;
+  OwnScores own;  // and of k with k
   Square from16[1] = {}, from32[2] = {};
 
-  // Element of block column J; 0 for columns after the warp's own.
+  // Of block column J; 0 after the warp's own.
   __device__ float at(int J, int n, int e, const Place& me) const {
     if (J > me.warp) return 0.f;
     if (J == me.warp) {
-      Square own;
-      square_of(own, inner);
-      return own[n][e];
+      Square x;
+      own.square(x, 2);
+      return x[n][e];
     }
     if (J == 2 || me.warp == 1) return from16[0][n][e];
     return J == 0 ? from32[0][n][e] : from32[1][n][e];
   }
 };
 
-// Stores rows r and r + 8 of a slice; key 8 i + 2 j + e goes to place 8 j + 2 i + e.
+// Rows r and r + 8 of a slice to `all`, from element `first` on.
 template <int kKeys>
-__device__ void store_slice(const Fragment& m, __nv_bfloat16* tile, int slice, const Place& me) {
+__device__ void store_slice(const Fragment& m, void* all, int64_t first) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    __nv_bfloat16* row = tile + (16 * me.warp + me.r + 8 * h) * kKeys + kSlice * slice + 2 * me.i;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) *reinterpret_cast<uint32_t*>(row + 8 * j) = m.x[h][j];
+    __nv_bfloat16* row = static_cast<__nv_bfloat16*>(all) + first + 8 * h * kKeys;
+    const uint4 x = {m.x[h][0], m.x[h][1], m.x[h][2], m.x[h][3]};
+    __stwb(reinterpret_cast<uint4*>(row), x);  // surely one store: nvcc made four of an assignment
   }
 }
 
@@ -73,11 +119,10 @@ __device__ void weigh_rows(Fragment& m, const uint4 (&rows)[2], const Values& fa
   m.set(1, rows[1], factor);
 }
 
-// Stores q and k times the decay since the chunk's start, and k times the decay until its end.
+// Rows of q and k times the factors of the way to the chunk's start, and of k to its end, to memory.
 template <int kKeys>
 __device__ void store_weighed(
     const DeltaChunks& p,
-    int64_t tile,
     const float* totals,
     const float* beta,
     const Values& since,
@@ -85,25 +130,26 @@ __device__ void store_weighed(
     int slice,
     const Place& me
 ) {
-  const auto to = [&](void* all) { return static_cast<__nv_bfloat16*>(all) + tile * 64 * kKeys; };
+  const int64_t row = int64_t(blockIdx.x) * 64 + 16 * me.warp + me.r;
+  const int64_t first = row * kKeys + kSlice * slice + 8 * me.i;
   Values factor;
   Fragment rows;
   Factors(to_start(me), totals, me).powers(factor, since);
   weigh_rows(rows, x.k, factor);
-  store_slice<kKeys>(rows, to(p.read_k), slice, me);
+  store_slice<kKeys>(rows, p.read_k, first);
 #pragma unroll
   for (int e = 0; e < 16; ++e) factor[e / 4][e % 4] *= p.scale;
   weigh_rows(rows, x.q, factor);
-  store_slice<kKeys>(rows, to(p.read_q), slice, me);
+  store_slice<kKeys>(rows, p.read_q, first);
   Factors(to_end(me), totals, me).powers(factor, since);
   const float b[2] = {beta[16 * me.warp + me.r], beta[16 * me.warp + me.r + 8]};
 #pragma unroll
   for (int e = 0; e < 16; ++e) factor[e / 4][e % 4] *= b[e / 2 % 2];
   weigh_rows(rows, x.k, factor);
-  store_slice<kKeys>(rows, to(p.write_k), slice, me);
+  store_slice<kKeys>(rows, p.write_k, first);
 }
 
-// Levels inside a stripe: k with k, and q with k. Only late rows of q are used.
+// Levels inside a stripe: k with k, and q with k, of which only late rows count.
 struct InnerRows {
   Fragment k, q;
   __device__ InnerRows(int half, const Raw& x, const Decays& d, bool narrow, const Place& me) {
@@ -114,28 +160,21 @@ struct InnerRows {
   }
 };
 __device__ void add_inner(
-    InnerScores<false>& L,
-    InnerScores<false>& P,
-    const Raw& x,
-    const Decays& d,
-    bool narrow,
-    const Place& me
+    OwnScores& own, const Raw& x, const Decays& d, bool narrow, const Place& me
 ) {
-  P.add_same(x, me);
+  own.add_same(x, me);
   const auto add = [&](int half) {
     const InnerRows rows(half, x, d, narrow, me);
-    L.add(half, rows.k, rows.k, me);
-    P.add(half, rows.q, rows.k, me);
+    own.add(half, rows.k, rows.q, me);
   };
   add(1);
 #pragma unroll 1
   for (int half = 2; half < 8; half *= 2) add(half);
   const InnerRows rows(8, x, d, narrow, me);
-  L.add_eight(rows.k, rows.k);
-  P.add_eight(rows.q, rows.k);
+  own.add_eight(rows.k, rows.q);
 }
 
-// A level of whole stripes: early stripes store their rows; after a barrier late stripes multiply with them.
+// One level of whole stripes: early ones leave their rows, and after a barrier late ones multiply with them.
 template <int kHalf>
 __device__ void leave_rows(
     uint4* early, const float* totals, const Values& since, const Raw& x, const Place& me
@@ -150,8 +189,8 @@ template <int kHalf, int kCount>
 __device__ void multiply_early(
     Memory& m,
     Square (&P)[kCount],
-    const uint4* early,  // rows of kCount stripes
-    int first,           // the first of these stripes
+    const uint4* early,  // of kCount stripes
+    int first,           // of them
     int slice,
     const Values& since,
     const Raw& x,
@@ -177,29 +216,24 @@ __device__ void multiply_early(
   }
 }
 
-// L = Lh diag(b), and P to memory.
+// L = Lh diag(b), and P to memory: blocks of 16 up to the diagonal, as the sweeps read it.
 __device__ void store_scores(
-    Memory& m,
-    const InnerScores<false>& L,
-    const Scores& P,
-    const DeltaChunks& p,
-    unsigned slot,
-    const Heads& h,
-    const Place& me
+    Memory& m, const Scores& P, const DeltaChunks& p, unsigned slot, const Heads& h, const Place& me
 ) {
   Square own;
-  square_of(own, L);
+  P.own.square(own, 0);
   for_square(m, me.warp, me, [&](float& x, int n, int e) { x = own[n][e]; });
   __nv_bfloat16* rows = square(p.scores, p, slot, h) + (16 * me.warp + me.r) * 64;
 #pragma unroll
   for (int J = 0; J < 4; ++J) {
+    if (J > me.warp) continue;
     Square x;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int column = 16 * J + 8 * n + 2 * me.i + e % 2;
-        if (J <= me.warp) m.L[16 * me.warp + me.r + 8 * (e / 2)][column] *= m.b[column];
+        m.L[16 * me.warp + me.r + 8 * (e / 2)][column] *= m.b[column];
         x[n][e] = P.at(J, n, e, me) * m.b[column] * p.scale;
       }
     }
@@ -210,7 +244,7 @@ __device__ void store_scores(
   }
 }
 
-// A block owns one chunk of one head. A warp owns 16 of its tokens, then a column of blocks of the inverse.
+// A block owns one chunk of one head; a warp 16 of its tokens, then a column of blocks of the inverse.
 template <int kKeys>
 __global__ void __launch_bounds__(kBlock, 3)
     key_solve_kernel(const __grid_constant__ DeltaChunks p) {
@@ -221,23 +255,21 @@ __global__ void __launch_bounds__(kBlock, 3)
   const Heads h(int(blockIdx.x % unsigned(p.H)), 1);
   const Chunk c = chunk_at(p.sequences, slot);
   if (c.rows <= 0) return;
-  const int64_t tile = int64_t(slot) * p.H + h.own;
   prefetch_slices(p, c, h, me);
   if (me.thread < 64)
     m.b[me.thread] = me.thread < c.rows ? at<float>(p.beta, c, h)[me.thread * p.beta.t] : 0.f;
   __syncthreads();
 
-  InnerScores<false> L;
   Scores P;
 #pragma unroll 1
   for (int s = 0; s < kKeys / kSlice; ++s) {
-    const Place me(opaque(int(threadIdx.x)));  // keep no addresses in registers
+    const Place me(opaque(int(threadIdx.x)));  // addresses are made anew: registers are scarce
     Raw x;
     SliceRows(p, c, h, me).load(x, p, c.rows, s, me);
     Values since;
     {
       const Decays d(x, p.narrow_g);
-      add_inner(L, P.inner, x, d, p.narrow_g, me);
+      add_inner(P.own, x, d, p.narrow_g, me);
       d.sum(since, up_to(me));
     }
     float total[8];
@@ -248,26 +280,31 @@ __global__ void __launch_bounds__(kBlock, 3)
     uint4 *early16 = m.early + 64 * (me.warp / 2), *early32 = m.early + 128;
     if (!late_stripe<16>(me)) leave_rows<16>(early16, totals[0], since, x, me);
     if (!late_stripe<32>(me)) leave_rows<32>(early32 + 64 * me.warp, totals[0], since, x, me);
-    store_weighed<kKeys>(p, tile, totals[0], m.b, since, x, s, me);
+    store_weighed<kKeys>(p, totals[0], m.b, since, x, s, me);
     if (me.thread < kSlice) {
       float all = 0.f;
 #pragma unroll
       for (int w = 0; w < kStripes; ++w) all += totals[w][me.thread];
-      p.factors[tile * kKeys + place_of_key(kSlice * s + me.thread)] = exp2_fast(all);
+      p.factors[int64_t(blockIdx.x) * kKeys + kSlice * s + me.thread] = exp2_fast(all);
     }
     __syncthreads();
     if (late_stripe<16>(me)) multiply_early<16>(m, P.from16, early16, me.warp - 1, s, since, x, me);
     if (late_stripe<32>(me)) multiply_early<32>(m, P.from32, early32, 0, s, since, x, me);
   }
-  store_scores(m, L, P, p, slot, h, me);
-  __syncthreads();  // L is complete, and nobody reads rows of a level any more
+  store_scores(m, P, p, slot, h, me);
+  __syncthreads();  // L is there, and no row of a level is read any more
   solve_diagonal(m, me.warp, me);
   __syncthreads();
   solve_below(m, me.warp, me);
   __syncthreads();
   uint4* to = reinterpret_cast<uint4*>(square(p.inverse, p, slot, h));
-  for (int e = me.thread; e < 64 * 8; e += kBlock)
-    to[e] = reinterpret_cast<const uint4*>(m.inverse)[e];
+  const int unit =
+      me.thread % 8;  // of every 16th row; of a row only the blocks of 16 up to the diagonal
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const int e = n * kBlock + me.thread;
+    if (unit / 2 <= n) to[e] = reinterpret_cast<const uint4*>(m.inverse)[e];
+  }
 }
 
 template <int kKeys>
