@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
   if (job.chunks > 0) load_stage<kKeys, kQueries, kPerKey>(m, 0, p, p.v, job, 0, start);
   copy_commit();
   for (int i = 0; i < job.chunks; ++i) {
-    const Place me(opaque(int(threadIdx.x)));  // addresses are made anew: registers are scarce
+    const Place me(opaque(int(threadIdx.x)));  // keep no addresses in registers
     const Reader reader(me);
     const Chunk c = chunk_at(job.span, i);
     wait_copies();

@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kBlock, 3)
   Scores P;
 #pragma unroll 1
   for (int s = 0; s < kKeys / kSlice; ++s) {
-    const Place me(opaque(int(threadIdx.x)));  // addresses are made anew: registers are scarce
+    const Place me(opaque(int(threadIdx.x)));  // keep no addresses in registers
     Raw x;
     SliceRows(p, c, h, me).load(x, p, c.rows, s, me);
     Values since;
