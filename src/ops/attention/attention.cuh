@@ -38,6 +38,7 @@ struct AttentionStep {
 // Up to kSinksAtOnce sinks that queries read in addition to their window. Query t of a row that has
 // seen n tokens reads the sinks s <= n + t - window. K = V, bf16 or fp16.
 constexpr int kSinksAtOnce = 4;
+constexpr int kSinkRows = 256;  // of a block
 struct AttentionSinks {
   int64_t B, T;
   int H, G, K;
@@ -51,7 +52,9 @@ struct AttentionSinks {
   float* norm;           // (B,H,T); the forward adds the sinks to it
   Strided grad, dq;      // backward: gradient of o; dq is added to
   const float* dnorm;    // (B,T,H); null: zero
-  float *dk, *dv;        // (B,G,N,K), are added to
+  float* partial;  // (2,B,H,blocks,N,K): gradients of keys and values from the rows of a block
+
+  __host__ __device__ int64_t blocks() const { return (T + kSinkRows - 1) / kSinkRows; }
 };
 
 cudaError_t attention_sinks_forward(const AttentionSinks& p, cudaStream_t stream);
