@@ -15,6 +15,8 @@ struct Strided {
   int64_t b = 0, t = 0, h = 0;
 };
 
+constexpr int kMostStepSplits = 128;
+
 // One token. The slots of a cache are contiguous; rows and heads have strides (t is unused).
 struct AttentionStep {
   int64_t B;
@@ -28,16 +30,18 @@ struct AttentionStep {
   Strided sink_keys, sink_values;
   const int64_t* seen;         // (B,G): tokens before this one; null: none
   Strided new_key, new_value;  // where the token is written; null: nowhere
+  int64_t* new_seen;           // (B,G): seen + 1, if new_key is there
   void* o;                     // (B,H,V)
   float* norm;                 // (B,H); null: not wanted
   int splits;                  // blocks that share the keys of a row
   float* partial;              // (B,G,chunks,splits,heads of a chunk,V+2)
-  int* arrived;                // (B,G,chunks), zero
+  unsigned* arrived;           // (B,G,chunks), zero before and after
 };
 
 // Up to kSinksAtOnce sinks that queries read in addition to their window. Query t of a row that has
 // seen n tokens reads the sinks s <= n + t - window. K = V, bf16 or fp16.
 constexpr int kSinksAtOnce = 4;
+constexpr int kSinkRows = 256;  // of a block
 struct AttentionSinks {
   int64_t B, T;
   int H, G, K;
@@ -51,7 +55,9 @@ struct AttentionSinks {
   float* norm;           // (B,H,T); the forward adds the sinks to it
   Strided grad, dq;      // backward: gradient of o; dq is added to
   const float* dnorm;    // (B,T,H); null: zero
-  float *dk, *dv;        // (B,G,N,K), are added to
+  float* partial;  // (2,B,H,blocks,N,K): gradients of keys and values from the rows of a block
+
+  __host__ __device__ int64_t blocks() const { return (T + kSinkRows - 1) / kSinkRows; }
 };
 
 cudaError_t attention_sinks_forward(const AttentionSinks& p, cudaStream_t stream);
@@ -69,7 +75,8 @@ struct AttentionShift {
 };
 cudaError_t attention_shift(const AttentionShift& p, cudaStream_t stream);
 
-int attention_step_heads(int r);  // query heads that a block serves: a chunk
+int attention_step_heads(int r);   // query heads that a block serves: a chunk
+int attention_step_blocks(int r);  // blocks per multiprocessor that fill it once (r = 1) or evenly
 cudaError_t attention_step(const AttentionStep& p, cudaStream_t stream);
 
 }  // namespace horner::cuda

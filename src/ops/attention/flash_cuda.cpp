@@ -318,14 +318,15 @@ Gradients flash_backward(
 // Gradients of the sinks' keys and values (B,G,N,K) in fp32; dq is added to. p has o, norm and the
 // gradients of both.
 Sinks sinks_backward(const Problem& x, cuda::AttentionSinks p, at::Tensor& dq) {
-  const auto like = x.sinks.k.options().dtype(at::kFloat);
-  const Sinks d{at::zeros(x.sinks.k.sizes(), like), at::zeros(x.sinks.v.sizes(), like)};
+  const at::Tensor partial = at::empty(
+      {2, p.B, p.G, p.H / p.G * p.blocks(), p.N, p.K}, x.sinks.k.options().dtype(at::kFloat)
+  );
   dq = readable(dq);
   p.dq = tokens_of(dq);
-  p.dk = d.k.data_ptr<float>();
-  p.dv = d.v.data_ptr<float>();
+  p.partial = partial.data_ptr<float>();
   for_sinks(p, cuda::attention_sinks_backward);
-  return d;
+  const at::Tensor sum = partial.sum(3);
+  return {sum[0], sum[1]};
 }
 
 std::vector<at::Tensor> backward(

@@ -22,13 +22,13 @@ constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 template <class T>
 struct Row {
   const T *keys, *values, *key, *value, *sink_keys, *sink_values;
-  int64_t held, count;
+  int64_t seen, held, count;
 
   __device__ Row(const AttentionStep& p, int b, int g) {
     const auto at = [&](const Strided& x) {
       return static_cast<const T*>(x.data) + b * x.b + g * x.h;
     };
-    const int64_t seen = p.seen ? p.seen[int64_t(b) * p.G + g] : 0;
+    seen = p.seen ? p.seen[int64_t(b) * p.G + g] : 0;
     held = min(seen, p.S);
     if (p.window > 0) held = min(held, p.window - 1);
     keys = at(p.keys) + (p.S - held) * p.K;
@@ -179,18 +179,60 @@ __device__ void write_token(const AttentionStep& p, const Row<T>& row, int b, in
   const auto to = [&](const Strided& y) { return static_cast<T*>(y.data) + b * y.b + g * y.h; };
   for (int i = int(threadIdx.x); i < p.K; i += kThreads) to(p.new_key)[i] = row.key[i];
   for (int i = int(threadIdx.x); i < p.V; i += kThreads) to(p.new_value)[i] = row.value[i];
+  if (threadIdx.x == 0) p.new_seen[int64_t(b) * p.G + g] = row.seen + 1;
 }
+
+// Merges the results of the blocks of a row, for R heads. Loads of many blocks are in flight at once.
+template <class T, int R>
+struct Blocks {
+  float m[R][kMostStepSplits], l[R][kMostStepSplits], weight[R][kMostStepSplits];
+
+  // `first`: the result of the first block and head. `out`: the first of `heads` heads.
+  __device__ void merge(const AttentionStep& p, const float* first, int64_t out, int heads) {
+    const int width = p.V + 2;
+    for (int at = int(threadIdx.x); at < heads * p.splits; at += kThreads) {
+      const int h = at / p.splits, j = at % p.splits;
+      const float* from = first + (int64_t(j) * R + h) * width + p.V;
+      m[h][j] = __ldcg(from), l[h][j] = __ldcg(from + 1);
+    }
+    __syncthreads();
+    const auto most_of = [&](int h) {
+      float most = -INFINITY;
+#pragma unroll 8
+      for (int j = 0; j < p.splits; ++j) most = fmaxf(most, m[h][j]);
+      return most == -INFINITY ? 0.f : most;
+    };
+    for (int at = int(threadIdx.x); at < heads * p.splits; at += kThreads) {
+      const int h = at / p.splits, j = at % p.splits;
+      weight[h][j] = exp2f(m[h][j] - most_of(h));
+    }
+    __syncthreads();
+    for (int at = int(threadIdx.x); at < heads * p.V; at += kThreads) {
+      const int h = at / p.V, i = at % p.V;
+      const float* from = first + h * width + i;
+      float o = 0.f, sum = 0.f;
+#pragma unroll 16
+      for (int j = 0; j < p.splits; ++j) {
+        o += weight[h][j] * __ldcg(from + j * (R * width));
+        sum += weight[h][j] * l[h][j];
+      }
+      static_cast<T*>(p.o)[(out + h) * p.V + i] = narrow<T>(o / sum);
+      if (i == 0 && p.norm) p.norm[out + h] = (most_of(h) + log2f(sum)) * kLn2;
+    }
+  }
+};
 
 template <class T, int L, int N, int R>
 __global__ void __launch_bounds__(
     kThreads,
-    R* N == 1 ? 4
-    : R == 1  ? 3
-              : 2
+    R* N == 1                  ? 4
+    : R == 1 || sizeof(T) == 4 ? 3
+                               : 2
 ) step_kernel(const __grid_constant__ AttentionStep p) {
   using Own = Heads<T, L, N, R>;
   constexpr int kGroups = Own::kGroups, kColumns = Own::kColumns;
   __shared__ float results[kGroups][R][kColumns + 2];
+  __shared__ Blocks<T, R> blocks;
   __shared__ bool last;
   const int lane = int(threadIdx.x) % L, group = int(threadIdx.x) / L;
   const int chunks = (p.r + R - 1) / R;
@@ -213,7 +255,7 @@ __global__ void __launch_bounds__(
       for (int e = 0; e < Own::E; ++e) to[(n * L + lane) * Own::E + e] = own.o[h][n][e];
     if (lane == 0) to[kColumns] = own.m[h], to[kColumns + 1] = own.l[h];
   }
-  if (split == 0 && chunk == 0 && p.new_key.data) write_token(p, row, b, g);
+  if (split == p.splits - 1 && chunk == 0 && p.new_key.data) write_token(p, row, b, g);
   __syncthreads();
 
   const int64_t out = int64_t(b) * p.G * p.r + first_head;
@@ -235,15 +277,12 @@ __global__ void __launch_bounds__(
   if (p.splits == 1) return;
   __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) last = atomicAdd(p.arrived + place, 1) == p.splits - 1;
+  if (threadIdx.x == 0)  // the last one sets it back to zero
+    last = atomicInc(p.arrived + place, unsigned(p.splits - 1)) == unsigned(p.splits - 1);
   __syncthreads();
   if (!last) return;
   __threadfence();
-  for (int at = int(threadIdx.x); at < heads * p.V; at += kThreads) {
-    const int h = at / p.V, i = at % p.V;
-    const Merged sum(p.splits, p.V, i, [&](int j, int c) { return __ldcg(partial(j, h) + c); });
-    sum.write<T>(p, out + h, i);
-  }
+  blocks.merge(p, partial(0, 0), out, heads);
 }
 
 template <class T, int R>
@@ -253,7 +292,7 @@ cudaError_t run(const AttentionStep& p, cudaStream_t stream) {
   const auto kernel = vectors <= 8    ? step_kernel<T, 8, 1, R>
                       : vectors <= 16 ? step_kernel<T, 16, 1, R>
                                       : step_kernel<T, 16, 2, R>;
-  if (vectors > 32) return cudaErrorInvalidValue;
+  if (vectors > 32 || p.splits > kMostStepSplits) return cudaErrorInvalidValue;
   kernel<<<unsigned(blocks), kThreads, 0, stream>>>(p);
   return cudaGetLastError();
 }
@@ -266,6 +305,7 @@ cudaError_t run_heads(const AttentionStep& p, cudaStream_t stream) {
 }  // namespace
 
 int attention_step_heads(int r) { return r == 1 ? 1 : 4; }
+int attention_step_blocks(int r) { return r == 1 ? 4 : 6; }
 
 cudaError_t attention_step(const AttentionStep& p, cudaStream_t stream) {
   switch (p.type) {

@@ -3,10 +3,13 @@
 
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <mutex>
 
 #include "ops/attention/attention.cuh"
 #include "ops/attention/attention_cuda.h"
@@ -17,8 +20,7 @@ namespace horner {
 namespace {
 
 constexpr int64_t kShare = 512, kLeastShare = 64;  // keys of a block
-constexpr int64_t kBlocks = 8;                     // at least this many blocks per multiprocessor
-constexpr int64_t kMostSplits = 128;
+constexpr int64_t kCounters = 1 << 18;             // of a device
 
 std::string refuses(const Inputs& in, const State& state, const Options& o) {
   const int64_t K = in.q.size(3), V = in.v.size(3);
@@ -59,7 +61,7 @@ cuda::Strided token(const at::Tensor& x) {
 }
 cuda::Strided cache(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), 0, x.stride(1)}; }
 
-// The state after the token, whose slot the kernel writes.
+// The state after the token. The kernel writes its slot and the number of tokens.
 State next_state(const Inputs& in, const State& state, const Options& o) {
   const int64_t B = in.k.size(0), G = in.k.size(2);
   const auto grown = [&](size_t part, const at::Tensor& x) {
@@ -67,11 +69,7 @@ State next_state(const Inputs& in, const State& state, const Options& o) {
     return extend(state.empty() ? none : state.parts[part], 1, o.window);
   };
   const auto like = in.k.options().dtype(at::kLong).requires_grad(false);
-  State next{{
-      grown(0, in.k),
-      grown(1, in.v),
-      state.empty() ? at::ones({B, G}, like) : state.parts[2] + 1,
-  }};
+  State next{{grown(0, in.k), grown(1, in.v), at::empty({B, G}, like)}};
   if (o.sinks > 0) {
     const Sinks sinks = attention_sinks(in, state, o);
     next.parts.push_back(sinks.k);
@@ -82,10 +80,57 @@ State next_state(const Inputs& in, const State& state, const Options& o) {
 
 cuda::Strided newest(const at::Tensor& x) { return cache(x.narrow(2, x.size(2) - 1, 1)); }
 
-int splits_of(int64_t rows, int64_t S) {
-  const int64_t wanted = kBlocks * at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
-  const int64_t most = std::clamp<int64_t>(S / kLeastShare, 1, kMostSplits);
+int splits_of(int64_t rows, int64_t S, int r) {
+  const int64_t wanted = cuda::attention_step_blocks(r) *
+                         int64_t(at::cuda::getCurrentDeviceProperties()->multiProcessorCount);
+  const int64_t most = std::clamp<int64_t>(S / kLeastShare, 1, cuda::kMostStepSplits);
   return int(std::clamp<int64_t>(std::max(wanted / rows, S / kShare), 1, most));
+}
+
+// Counters that are zero, and that the kernel leaves zero. Calls on one stream share theirs, since they run
+// one after the other. A captured call has its own, since its graph may run on any stream.
+class Counters {
+ public:
+  static Counters& of(c10::DeviceIndex device) {
+    static std::mutex one_at_a_time;
+    static auto* all = new std::map<c10::DeviceIndex, Counters>;  // outlives the CUDA context
+    const std::lock_guard lock(one_at_a_time);
+    return (*all)[device];
+  }
+  // Undefined: none are left.
+  at::Tensor get(int64_t count, const at::TensorOptions& like, cudaStream_t stream) {
+    const std::lock_guard lock(one_at_a_time_);
+    const bool captured =
+        c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+    if (!all_.defined()) {
+      if (captured) return {};
+      all_ = at::zeros({kCounters}, like.dtype(at::kInt));
+      C10_CUDA_CHECK(cudaStreamSynchronize(stream));  // other streams find zeros
+    }
+    at::Tensor fresh;
+    at::Tensor& own = captured ? fresh : of_stream_[stream];
+    if (!own.defined() || own.numel() < count) {
+      const int64_t size = (count + 31) / 32 * 32;
+      if (used_ + size > kCounters) return {};
+      own = all_.narrow(0, used_, size);
+      used_ += size;
+    }
+    return own;
+  }
+
+ private:
+  std::mutex one_at_a_time_;
+  at::Tensor all_;
+  int64_t used_ = 0;
+  std::map<cudaStream_t, at::Tensor> of_stream_;
+};
+
+at::Tensor zero_counters(int64_t count, const at::TensorOptions& like, cudaStream_t stream) {
+  at::Tensor own = Counters::of(like.device().index()).get(count, like, stream);
+  if (own.defined()) return own;
+  own = at::empty({count}, like.dtype(at::kInt));
+  C10_CUDA_CHECK(cudaMemsetAsync(own.data_ptr(), 0, own.nbytes(), stream));
+  return own;
 }
 
 Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
@@ -131,6 +176,7 @@ Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
     y.state = next_state(in, state, o);
     p.new_key = newest(y.state.parts[0]);
     p.new_value = newest(y.state.parts[1]);
+    p.new_seen = y.state.parts[2].data_ptr<int64_t>();
   }
   y.o = at::empty({B, 1, H, V}, v.options());
   p.o = y.o.data_ptr();
@@ -140,14 +186,13 @@ Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
   }
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream(v.device().index());
   const int64_t heads = cuda::attention_step_heads(p.r), rows = B * G * ((p.r + heads - 1) / heads);
-  p.splits = splits_of(rows, p.S);
+  p.splits = splits_of(rows, p.S, p.r);
   at::Tensor partial, arrived;
   if (p.splits > 1) {
     partial = at::empty({rows, p.splits, heads, V + 2}, v.options().dtype(at::kFloat));
-    arrived = at::empty({rows}, v.options().dtype(at::kInt));
+    arrived = zero_counters(rows, v.options(), stream);
     p.partial = partial.data_ptr<float>();
-    p.arrived = arrived.data_ptr<int>();
-    C10_CUDA_CHECK(cudaMemsetAsync(p.arrived, 0, arrived.nbytes(), stream));
+    p.arrived = reinterpret_cast<unsigned*>(arrived.data_ptr<int>());
   }
   C10_CUDA_CHECK(cuda::attention_step(p, stream));
   return y;

@@ -42,12 +42,43 @@ __device__ inline uint4 pack(const float (&y)[8], __half) {
   return x;
 }
 
+__device__ inline uint4 load_shared(uint32_t address) {
+  uint4 x;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+
 // The sum over L neighbouring lanes, in all of them.
 template <int L>
 __device__ inline float lane_sum(float x) {
 #pragma unroll
   for (int d = L / 2; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
   return x;
+}
+
+// The sums of 8 numbers over L neighbouring lanes. Lane l of them gets the sum of number 8 l / L.
+template <int L>
+__device__ inline float lane_sums(float (&x)[8]) {
+  const auto half = [&](int n, int d) {  // a lane goes on with n of its 2 n numbers
+    const bool upper = threadIdx.x & d;
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      const float sent = upper ? x[i] : x[i + n], kept = upper ? x[i + n] : x[i];
+      x[i] = kept + __shfl_xor_sync(~0u, sent, d);
+    }
+  };
+  half(4, L / 2);
+  half(2, L / 4);
+  half(1, L / 8);
+  return lane_sum<L / 8>(x[0]);
+}
+// What lane_sums gave the lanes of number i.
+template <int L>
+__device__ inline float from_number(float x, int i) {
+  return __shfl_sync(~0u, x, i * (L / 8), L);
 }
 
 }  // namespace horner::cuda
