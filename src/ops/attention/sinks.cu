@@ -75,7 +75,7 @@ template <class T, int L, int M, int kSlots>
 struct Ring {
   static constexpr int kStep = kThreads / L;
   static constexpr uint32_t kRow = M * kThreads * 16, kBytes = kSlots * kRow;
-  const T* from[M];
+  T* from[M];
   int64_t step[M];
   uint32_t own, read = 0, write = 0;  // addresses in shared memory
   int row;                            // that is copied next
@@ -102,6 +102,8 @@ struct Ring {
     row += kStep;
     advance(write);
   }
+  // The row of tensor i that was copied kSlots rows ago.
+  __device__ T* behind(int i) const { return from[i] - kSlots * step[i]; }
   __device__ uint4 get(int i) const { return load_shared(own + read + i * kThreads * 16); }
 };
 
@@ -271,10 +273,11 @@ struct Backward {
     load_numbers(norms, p.norm + (at.b * p.H + at.h) * p.T + at.start, 1, at.rows);
     const float* dnorm = p.dnorm + (at.b * p.T + at.start) * p.H + at.h;
     load_numbers(dnorms, dnorm, p.H, p.dnorm ? at.rows : 0);
-    T* to = row_at<T>(p.dq, at.b, at.start + at.group, at.h, at.column);
     copy_wait<kSlots - 1>();
     __syncthreads();
-    for (int row = at.group; row - at.group < at.rows; row += Rows::kStep) {
+    constexpr int kAhead = (kSlots - 1) * Rows::kStep;
+    while (ring.row - at.group < at.rows + kAhead) {
+      const int row = ring.row - kAhead;
       copy_wait<kSlots - 2>();
       ring.copy(at);
       const int n = at.visible(p, row);
@@ -283,8 +286,7 @@ struct Backward {
       unpack(ring.get(3), dq, T());
       Rows::advance(ring.read);
       add(at, q, grad, dq);
-      if (n > 0 && at.inside) store(to, dq);
-      to += p.dq.t * Rows::kStep;
+      if (n > 0 && at.inside) store(ring.behind(3), dq);
     }
     copy_wait<0>();
   }
@@ -341,7 +343,7 @@ struct Backward {
 };
 
 template <class T, int L>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, 4)
     backward_kernel(const __grid_constant__ AttentionSinks p) {
   HORNER_DYNAMIC_MEMORY(memory);
   Place<T, L> at(p);
