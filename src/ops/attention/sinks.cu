@@ -4,8 +4,8 @@
 //   forward    x_s = scale q.k_s     n' = log(e^n + sum_s e^{x_s})     o' = e^{n-n'} o + sum_s e^{x_s-n'} v_s
 //   backward   p_s = e^{x_s - n'}    dx_s = p_s (do.v_s - do.o' + dn)  dq += scale dx_s k_s   dk_s += scale dx_s q   dv_s += p_s do
 //
-// A block owns kSinkRows rows t of one (b, query head). L neighbouring lanes own one row at a time, 8
-// columns each. A row is read once and written once. The bandwidth needs more bytes in flight than
+// A block owns kSinkRows rows t of one (b, query head). L neighbouring lanes own one row at a time,
+// 8 columns each. A row is read once and written once. The bandwidth needs more bytes in flight than
 // registers hold, so rows load into shared memory.
 #include "cuda/launch.cuh"
 #include "cuda/sm90.cuh"
@@ -69,8 +69,8 @@ struct Place {
   __device__ uint4 value(int s) const { return load_shared(own + (kMost + s) * L * 16); }
 };
 
-// The rows of one lane of M tensors, kSlots of them in shared memory: one group of copies per row. A
-// thread reads only what it has copied, so no thread waits for another.
+// The rows of one lane of M tensors, kSlots of them in shared memory: one group of copies per row.
+// A thread reads only what it has copied, so no thread waits for another.
 template <class T, int L, int M, int kSlots>
 struct Ring {
   static constexpr int kStep = kThreads / L;
@@ -227,8 +227,8 @@ __global__ void __launch_bounds__(kThreads, 6)
 struct SinkGradients {
   float k[kMost][8] = {}, v[kMost][8] = {};
 
-  // Sums over the lanes of equal columns, in a fixed order, and writes them to p.partial. `memory`: a
-  // float per thread and column.
+  // Sums over the lanes of equal columns, in a fixed order, and writes them to p.partial.
+  // `memory`: a float per thread and column.
   template <class T, int L>
   __device__ void write(const AttentionSinks& p, const Place<T, L>& at, float* memory) {
     const int64_t row = int64_t(blockIdx.x) * p.N + p.first;
@@ -290,8 +290,8 @@ struct Backward {
     }
     copy_wait<0>();
   }
-  // One row, which reads n sinks. Sets `mixed`: of sink s, lanes of number s have the weight, those of
-  // number kMost + s have scale dx.
+  // One row, which reads n sinks. Sets `mixed`: of sink s, lanes of number s have the weight, those
+  // of number kMost + s have scale dx.
   __device__ void weigh(
       const AttentionSinks& p,
       const Place<T, L>& at,
