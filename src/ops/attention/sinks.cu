@@ -4,8 +4,8 @@
 //   forward    x_s = scale q.k_s     n' = log(e^n + sum_s e^{x_s})     o' = e^{n-n'} o + sum_s e^{x_s-n'} v_s
 //   backward   p_s = e^{x_s - n'}    dx_s = p_s (do.v_s - do.o' + dn)  dq += scale dx_s k_s   dk_s += scale dx_s q   dv_s += p_s do
 //
-// A block owns kSinkRows rows t of one (b, query head). L neighbouring lanes own one row at a time, 8
-// columns each. A row is read once and written once. The bandwidth needs more bytes in flight than
+// A block owns kSinkRows rows t of one (b, query head). L neighbouring lanes own one row at a time,
+// 8 columns each. A row is read once and written once. The bandwidth needs more bytes in flight than
 // registers hold, so rows load into shared memory.
 #include "cuda/launch.cuh"
 #include "cuda/sm90.cuh"
@@ -69,13 +69,13 @@ struct Place {
   __device__ uint4 value(int s) const { return load_shared(own + (kMost + s) * L * 16); }
 };
 
-// The rows of one lane of M tensors, kSlots of them in shared memory: one group of copies per row. A
-// thread reads only what it has copied, so no thread waits for another.
+// The rows of one lane of M tensors, kSlots of them in shared memory: one group of copies per row.
+// A thread reads only what it has copied, so no thread waits for another.
 template <class T, int L, int M, int kSlots>
 struct Ring {
   static constexpr int kStep = kThreads / L;
   static constexpr uint32_t kRow = M * kThreads * 16, kBytes = kSlots * kRow;
-  const T* from[M];
+  T* from[M];
   int64_t step[M];
   uint32_t own, read = 0, write = 0;  // addresses in shared memory
   int row;                            // that is copied next
@@ -102,6 +102,8 @@ struct Ring {
     row += kStep;
     advance(write);
   }
+  // The row of tensor i that was copied kSlots rows ago.
+  __device__ T* behind(int i) const { return from[i] - kSlots * step[i]; }
   __device__ uint4 get(int i) const { return load_shared(own + read + i * kThreads * 16); }
 };
 
@@ -225,8 +227,8 @@ __global__ void __launch_bounds__(kThreads, 6)
 struct SinkGradients {
   float k[kMost][8] = {}, v[kMost][8] = {};
 
-  // Sums over the lanes of equal columns, in a fixed order, and writes them to p.partial. `memory`: a
-  // float per thread and column.
+  // Sums over the lanes of equal columns, in a fixed order, and writes them to p.partial.
+  // `memory`: a float per thread and column.
   template <class T, int L>
   __device__ void write(const AttentionSinks& p, const Place<T, L>& at, float* memory) {
     const int64_t row = int64_t(blockIdx.x) * p.N + p.first;
@@ -271,10 +273,11 @@ struct Backward {
     load_numbers(norms, p.norm + (at.b * p.H + at.h) * p.T + at.start, 1, at.rows);
     const float* dnorm = p.dnorm + (at.b * p.T + at.start) * p.H + at.h;
     load_numbers(dnorms, dnorm, p.H, p.dnorm ? at.rows : 0);
-    T* to = row_at<T>(p.dq, at.b, at.start + at.group, at.h, at.column);
     copy_wait<kSlots - 1>();
     __syncthreads();
-    for (int row = at.group; row - at.group < at.rows; row += Rows::kStep) {
+    constexpr int kAhead = (kSlots - 1) * Rows::kStep;
+    while (ring.row - at.group < at.rows + kAhead) {
+      const int row = ring.row - kAhead;
       copy_wait<kSlots - 2>();
       ring.copy(at);
       const int n = at.visible(p, row);
@@ -283,13 +286,12 @@ struct Backward {
       unpack(ring.get(3), dq, T());
       Rows::advance(ring.read);
       add(at, q, grad, dq);
-      if (n > 0 && at.inside) store(to, dq);
-      to += p.dq.t * Rows::kStep;
+      if (n > 0 && at.inside) store(ring.behind(3), dq);
     }
     copy_wait<0>();
   }
-  // One row, which reads n sinks. Sets `mixed`: of sink s, lanes of number s have the weight, those of
-  // number kMost + s have scale dx.
+  // One row, which reads n sinks. Sets `mixed`: of sink s, lanes of number s have the weight, those
+  // of number kMost + s have scale dx.
   __device__ void weigh(
       const AttentionSinks& p,
       const Place<T, L>& at,
@@ -341,7 +343,7 @@ struct Backward {
 };
 
 template <class T, int L>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, 4)
     backward_kernel(const __grid_constant__ AttentionSinks p) {
   HORNER_DYNAMIC_MEMORY(memory);
   Place<T, L> at(p);

@@ -182,7 +182,7 @@ __device__ void write_token(const AttentionStep& p, const Row<T>& row, int b, in
   if (threadIdx.x == 0) p.new_seen[int64_t(b) * p.G + g] = row.seen + 1;
 }
 
-// Merges the results of the blocks of a row, for R heads. Loads of many blocks are in flight at once.
+// Merges the results of the blocks of a row, for R heads. Many loads are in flight at once.
 template <class T, int R>
 struct Blocks {
   float m[R][kMostStepSplits], l[R][kMostStepSplits], weight[R][kMostStepSplits];

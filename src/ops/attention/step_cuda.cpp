@@ -87,8 +87,8 @@ int splits_of(int64_t rows, int64_t S, int r) {
   return int(std::clamp<int64_t>(std::max(wanted / rows, S / kShare), 1, most));
 }
 
-// Counters that are zero, and that the kernel leaves zero. Calls on one stream share theirs, since they run
-// one after the other. A captured call has its own, since its graph may run on any stream.
+// Counters that are zero, and that the kernel leaves zero. Calls on one stream share theirs, since
+// they run one after the other. A captured call has its own: its graph may run on any stream.
 class Counters {
  public:
   static Counters& of(c10::DeviceIndex device) {

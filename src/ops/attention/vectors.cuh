@@ -4,6 +4,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstdint>
+
 namespace horner::cuda {
 
 __device__ inline void unpack(const uint4& x, float (&y)[8], __nv_bfloat16) {
@@ -42,9 +44,10 @@ __device__ inline uint4 pack(const float (&y)[8], __half) {
   return x;
 }
 
+// Volatile: what is read twice is loaded twice, not held in registers.
 __device__ inline uint4 load_shared(uint32_t address) {
   uint4 x;
-  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+  asm volatile("ld.volatile.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
                : "r"(address)
                : "memory");
