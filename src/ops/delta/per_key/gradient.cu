@@ -426,7 +426,7 @@ __device__ void add_sources(
       path = to_middle<32>(me);
       multiply_others<32>(y, z, m, me);
     }
-    const Factors factors(way, sums.totals[0], me);
+    const Factors factors(path, sums.totals[0], me);
     add_source(grad, y, z, factors, since, x, sums.flows[source][me.warp], me);
   }
 }
