@@ -240,6 +240,16 @@ TEST(AttentionCacheCuda, StepsInPlace) {
 }
 
 // A row whose gradient of o is zero still has one of the norm.
+TEST(AttentionNormCuda, SinksGiveTheSameBits) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const Setting s{kFew, 64, 4};
+  const Example e = example(s, 3);
+  const Values first = values(s, e, s.type, "parallel kernel", true);
+  const Values again = values(s, e, s.type, "parallel kernel", true);
+  for (size_t i = 0; i < first.names.size(); ++i)
+    EXPECT_TRUE(at::equal(first.tensors[i], again.tensors[i])) << first.names[i];
+}
+
 TEST(AttentionNormCuda, FlowsWhereThatOfOIsZero) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   for (const int64_t sinks : {0, 4}) {
