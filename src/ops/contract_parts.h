@@ -21,6 +21,7 @@ double tensor_error(const Case&, const at::Tensor& a, const at::Tensor& b);
 
 // truth: the definition in fp64. allowed: the bound on the form's error in the case's precision.
 Result truth(const Case&, const Inputs&, const State& = {});
+std::string_view plain_form(const Case&);
 double allowed(const Case&, const Inputs&, const Result& truth);
 
 // Runs the form that the options name, or `auto` if that form refuses.

@@ -156,7 +156,7 @@ static Measure narrow(const Case& c, at::ScalarType type, double bound) {
   const double own = error_of(c.form_name());
   std::optional<RoundedProducts> low;
   if (type != at::kFloat) low.emplace();
-  return {own, std::max(bound, 2 * error_of(forms::kChunked) + 1e-5)};
+  return {own, std::max(bound, 2 * error_of(plain_form(c)) + 1e-5)};
 }
 
 Measure single_precision(const Case& c) { return narrow(c, at::kFloat, 1e-4); }
