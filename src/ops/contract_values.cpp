@@ -32,36 +32,61 @@ static Result joined(const Result& first, Result second) {
   return second;
 }
 
-Measure splits(const Case& c) {
-  if (c.dims.T < 2) return {};
-  const Inputs in = form_inputs(c);
-  const Result whole = truth(c, in);
-  Measure m{0, allowed(c, in, whole)};
-  for (const int64_t s : {int64_t(1), c.dims.T / 2, c.dims.T - 1}) {
-    const Inputs start = tokens(c.op, in, 0, s), rest = tokens(c.op, in, s, c.dims.T - s);
-    for_each_chunk(c, [&](const Options& o) {
-      const Result first = run_else_auto(c, start, {}, o);
-      const Result second = run_else_auto(c, rest, first.state, o);
-      m.error = std::max(m.error, result_error(c, joined(first, second), whole));
-    });
+// The tokens in pieces, each from the state of the one before it.
+template <class F>
+static Result in_pieces(
+    const Case& c, const Inputs& in, const std::vector<int64_t>& cuts, F&& one
+) {
+  Result all;
+  int64_t start = 0;
+  for (const int64_t end : cuts) {
+    const Result next = one(tokens(c.op, in, start, end - start), all.state);
+    all = start == 0 ? next : joined(all, next);
+    start = end;
   }
+  return all;
+}
+
+// Error of the case's form in pieces, and what the plain form in the same pieces and as a whole may err.
+static Measure pieces(const Case& c, const std::vector<int64_t>& cuts) {
+  const Inputs in = form_inputs(c);
+  const Result exact = truth(c, in);
+  Measure m{0, allowed(c, in, exact)};
+  const auto add_error = [&](const Options& o) {
+    const Result got = in_pieces(c, in, cuts, [&](const Inputs& x, const State& s) {
+      return run_else_auto(c, x, s, o);
+    });
+    m.error = std::max(m.error, result_error(c, got, exact));
+  };
+  const bool tokens_alone = int64_t(cuts.size()) == c.dims.T;  // then chunks are all the same
+  tokens_alone ? add_error(with(c)) : for_each_chunk(c, add_error);
+  if (c.exact()) return m;
+  std::optional<RoundedProducts> low;
+  if (c.type() != at::kFloat) low.emplace();
+  const Result plain = in_pieces(c, in, cuts, [&](const Inputs& x, const State& s) {
+    return run(c.op, x, s, with(c, plain_form(c), 64));
+  });
+  m.bound = std::max(m.bound, 2 * result_error(c, plain, exact) + 1e-5);
   return m;
 }
 
-// Token by token, by the form itself if it takes one token, else by auto.
+Measure splits(const Case& c) {
+  if (c.dims.T < 2) return {};
+  Measure worst{0, 1};
+  for (const int64_t s : {int64_t(1), c.dims.T / 2, c.dims.T - 1}) {
+    const Measure m = pieces(c, {s, c.dims.T});
+    if (m.error / m.bound >= worst.error / worst.bound) worst = m;
+  }
+  return worst;
+}
+
+// Token by token, by the form itself where it takes one, else by what auto takes.
 Measure steps(const Case& c) {
   Case whole = c;
   whole.dims.T = std::max<int64_t>(c.dims.T, 37);
-  const Inputs in = form_inputs(whole);
-  const Result exact = truth(whole, in);
-  Result all;
-  std::vector<at::Tensor> o;
-  for (int64_t t = 0; t < whole.dims.T; ++t) {
-    all = run_else_auto(c, tokens(c.op, in, t, 1), all.state, with(c));
-    o.push_back(all.o);
-  }
-  const Measure m{tensor_error(c, at::cat(o, 1), exact.o), allowed(whole, in, exact)};
-  return m;
+  std::vector<int64_t> cuts;
+  for (int64_t t = 1; t <= whole.dims.T; ++t) cuts.push_back(t);
+  return pieces(whole, cuts);
 }
 
 Measure packs(const Case& c) {
