@@ -8,7 +8,10 @@
 
 namespace horner {
 
-// Opens libhorner_cuda.so, which lies in the folder of this library. Call it before anything else that touches torch: torch
+// Where libhorner.so lies, and the libraries that it opens.
+std::string library_folder();
+
+// Opens libhorner_cuda.so of that folder. Call it before anything else that touches torch: torch
 // decides once per process whether there is CUDA. Empty on success, else the reason.
 const std::string& open_cuda();
 
@@ -21,5 +24,8 @@ at::Device find_device(std::string_view name);
 
 // "CPU, 2 threads" or "NVIDIA H200, 132 SMs, sm_90".
 std::string describe_device(at::Device device);
+
+// Bytes that a program can still take there.
+int64_t free_memory(at::Device device);
 
 }  // namespace horner

@@ -51,14 +51,12 @@ bool read(const Json& json, int64_t& value) {
 bool read(const Json& json, double& value) {
   if (json.is_number()) {
     value = json.get<double>();
-  } else if (json == "nan") {
-    value = NAN;
   } else if (json == "inf" || json == "-inf") {
     value = json == "inf" ? INFINITY : -INFINITY;
   } else {
     return false;
   }
-  return true;
+  return !std::isnan(value);  // no setting means anything by it
 }
 
 bool read(const Json& json, std::string& value) {
@@ -170,7 +168,8 @@ void set_json(const Field& field, const Json& json) {
   if (!std::visit([&](auto* value) { return read(json, *value); }, field.value)) {
     const std::string type = type_name(field);
     const char* article = type.starts_with('i') ? "an" : "a";
-    throw UsageError("{} must be {} {}, got {}", field.name, article, type, to_line(json));
+    const Json got = json.is_number_float() ? write(json.get<double>()) : json;
+    throw UsageError("{} must be {} {}, got {}", field.name, article, type, to_line(got));
   }
 }
 

@@ -3,7 +3,7 @@
 //   type                  JSON                                  text
 //   bool                  true                                  true
 //   int64_t               4                                     4
-//   double                0.5 "nan" "inf" "-inf"                0.5 nan inf -inf
+//   double                0.5 "inf" "-inf", never NaN           0.5 inf -inf
 //   std::string           "auto", UTF-8                         auto
 //   std::optional         null or the value                     none or the value
 //   std::vector           [1, 2]                                1;2 or [1,2]

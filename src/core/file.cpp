@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/hash.h"
 
 namespace horner {
 namespace {
@@ -48,6 +49,8 @@ MappedFile::MappedFile(const std::string& path) {
   size_ = static_cast<size_t>(status.st_size);
   if (size_ == 0) return;  // mmap refuses a length of 0
   void* address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.value, 0);
+  if (address == MAP_FAILED && errno == ENOMEM)
+    throw DeviceError("out of memory: {} has {} bytes", path, size_);
   if (address == MAP_FAILED)
     throw DataError("{}: cannot be mapped: {}", path, std::strerror(errno));
   data_ = static_cast<std::byte*>(address);
@@ -83,12 +86,37 @@ void AtomicFile::commit() {
   }
   std::fclose(file_);
   file_ = nullptr;
+  sync_folder(folder_above(path_));
+}
+
+std::string folder_above(const std::string& path) {
+  std::filesystem::path whole(path);
+  if (!whole.has_filename()) whole = whole.parent_path();  // "runs/"
+  return whole.has_parent_path() ? whole.parent_path().string() : ".";
 }
 
 void make_folder(const std::string& path) {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
+  if (std::filesystem::is_directory(path, error)) return;
+  const std::string above = folder_above(path);
+  if (above != path && !std::filesystem::is_directory(above, error)) make_folder(above);
+  if (std::filesystem::create_directory(path, error)) sync_folder(above);
   if (error) throw RunError("{}: the folder cannot be made: {}", path, error.message());
+}
+
+void sync_folder(const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = folder >= 0 && ::fsync(folder) == 0;
+  const int error = errno;
+  if (folder >= 0) ::close(folder);
+  // Some file systems cannot sync a folder, and some folders may be written but not read.
+  if (!synced && error != EINVAL && error != EACCES && error != ENOTSUP)
+    throw RunError("{}: cannot be written: {}", path, std::strerror(error));
+}
+
+std::string xxh128_of_file(const std::string& path) {
+  const MappedFile file(path);
+  return xxh128({reinterpret_cast<const char*>(file.data()), file.size()});
 }
 
 void write_file(const std::string& path, std::string_view content) {

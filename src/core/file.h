@@ -27,7 +27,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Writes to a temporary file and renames it to `path`, so that `path` is the old file or the complete new one.
+// Writes to a temporary file and renames it to `path`, so that `path` is the old file or the complete new one, also after a
+// power loss.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -43,8 +44,15 @@ class AtomicFile {
   std::FILE* file_;
 };
 
-// Makes a folder with its parents; RunError if that fails.
+// Makes a folder with its parents, durably; RunError if that fails.
 void make_folder(const std::string& path);
+
+// Waits until the names in a folder are on the disk: a rename survives a power loss only after this.
+void sync_folder(const std::string& path);
+
+std::string folder_above(const std::string& path);  // "." for a bare name
+
+std::string xxh128_of_file(const std::string& path);  // core/hash.h
 
 void write_file(const std::string& path, std::string_view content);
 

@@ -9,6 +9,12 @@ namespace {
 
 thread_local std::optional<uint64_t> current;  // key of the innermost scope
 
+// The weights of one model at a time: they are drawn from the one generator of the process.
+std::recursive_mutex& one_model() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
 uint64_t scramble(uint64_t x) {  // the finaliser of splitmix64
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
@@ -34,6 +40,7 @@ Initial::Initial(std::string_view name) : outer_(current) {
 }
 
 void Initial::enter(uint64_t key) {
+  one_model().lock();  // until the end of this scope
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());
   before_ = generator.clone();
@@ -44,9 +51,12 @@ void Initial::enter(uint64_t key) {
 Initial::~Initial() {
   current = outer_;
   if (!before_.defined()) return;
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(before_.get_state());
+  {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(before_.get_state());
+  }
+  one_model().unlock();
 }
 
 }  // namespace horner

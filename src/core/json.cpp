@@ -1,6 +1,7 @@
 #include "core/json.h"
 
 #include "core/check.h"
+#include "core/json_builder.h"
 
 namespace horner {
 
@@ -19,11 +20,9 @@ bool is_utf8(const std::string& text) {
 
 Json parse_json(std::string_view text, const std::string& source) {
   try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    const std::string_view what =
-        error.what();  // "[json.exception.parse_error.101] parse error at …"
-    throw DataError("{}: not JSON: {}", source, what.substr(what.find("] ") + 2));
+    return build_json<Json>(text, kJsonDepth);
+  } catch (const DataError& error) {
+    throw DataError("{}: {}", source, error.what());
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 
 namespace horner {
@@ -31,6 +32,14 @@ std::string short_count(double x) {
   if (x < 1e9) return fmt::format("{:.3g}M", x / 1e6);
   if (x < 1e12) return fmt::format("{:.3g}G", x / 1e9);
   return fmt::format("{:.3g}T", x / 1e12);
+}
+
+std::optional<int64_t> whole_number(std::string_view text) {
+  int64_t value = 0;
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != text.npos)
+    return std::nullopt;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
 }
 
 Json number_or_null(double x) { return std::isfinite(x) ? Json(x) : Json(); }

@@ -4,7 +4,7 @@
 
 #include <ctime>
 
-#include "core/commit.h"
+#include "core/version.h"
 
 namespace horner {
 

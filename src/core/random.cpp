@@ -1,11 +1,14 @@
 #include "core/random.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <unordered_map>
 
 #include "core/check.h"
+#include "core/interrupt.h"
 
 namespace horner {
 namespace {
@@ -103,12 +106,37 @@ std::vector<int64_t> Random::race(const std::vector<double>& weights, int64_t m)
   return sorted_by(e, m);
 }
 
+// The highest bits of a key choose a bucket, and each bucket is sorted by itself: it fits into a cache, and Ctrl-C is heard
+// between two of them.
 std::vector<int64_t> permutation(uint64_t seed, Split split, uint32_t epoch, int64_t n) {
+  constexpr int64_t kBucket = 4096, kAsk = 1 << 18;
+  HORNER_CHECK(n >= 0 && n <= int64_t{1} << 32, "[random] n must be 0 .. 2^32, got {}", n);
+  const auto ask = [](int64_t i) {
+    if (i % kAsk == 0) stop_if_alone("examples were put in order");
+  };
+  const int bits = std::clamp(int(std::bit_width(uint64_t(n / kBucket))), 1, 20);
   std::vector<uint32_t> key(n);
+  std::vector<int64_t> end(size_t{1} << bits), order(n);
   for (int64_t i = 0; i < n; ++i) {
+    ask(i);
     key[i] = philox(counter_of(epoch, split, Stream::order, i), seed)[0];
+    ++end[key[i] >> (32 - bits)];
   }
-  return sorted_by(key, n);
+  std::exclusive_scan(end.begin(), end.end(), end.begin(), int64_t{0});
+  for (int64_t i = 0; i < n; ++i) {
+    ask(i);
+    order[end[key[i] >> (32 - bits)]++] = int64_t(uint64_t{key[i]} << 32 | uint64_t(i));
+  }
+  int64_t begin = 0;
+  for (const int64_t stop : end) {
+    if (begin / kAsk != stop / kAsk) ask(0);
+    std::sort(order.begin() + begin, order.begin() + stop, [](int64_t a, int64_t b) {
+      return uint64_t(a) < uint64_t(b);
+    });
+    begin = stop;
+  }
+  for (int64_t& number : order) number &= 0xFFFFFFFF;
+  return order;
 }
 
 }  // namespace horner

@@ -107,14 +107,17 @@ TEST(Random, NormalIsCosineThenSine) {
 }
 
 TEST(Random, PermutationSortsByItsWords) {
-  const std::vector<int64_t> order = permutation(9, Split::valid, 4, 1000);
-  EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 1000u);
-  uint32_t last = 0;
-  for (int64_t i : order) {
-    const uint32_t key = philox({4, static_cast<uint32_t>(i), 0, 65536 + 2}, 9)[0];
-    EXPECT_LE(last, key);
-    last = key;
+  for (const int64_t n : {0, 1, 1000, 100000}) {  // no bucket, one, several
+    const std::vector<int64_t> order = permutation(9, Split::valid, 4, n);
+    EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), size_t(n));
+    std::pair<uint32_t, int64_t> last = {0, -1};
+    for (int64_t i : order) {
+      const uint32_t key = philox({4, static_cast<uint32_t>(i), 0, 65536 + 2}, 9)[0];
+      EXPECT_LT(last, std::pair(key, i));  // equal words in order of index
+      last = {key, i};
+    }
   }
+  const std::vector<int64_t> order = permutation(9, Split::valid, 4, 1000);
   EXPECT_NE(order, permutation(9, Split::valid, 5, 1000));
 }
 

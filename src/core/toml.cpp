@@ -26,20 +26,70 @@
 namespace horner {
 namespace {
 
-Json to_json(const toml::node& node, const std::string& key, std::map<std::string, int>& lines) {
+constexpr const char kTooDeep[] = "{}:{}: is nested deeper than {}";
+
+struct TooDeep {
+  int line;
+};
+
+// The end of the string or comment that begins at `at`, or `at` itself if none does.
+size_t end_of_text(std::string_view toml, size_t at) {
+  const char c = toml[at];
+  if (c == '#') return std::min(toml.find('\n', at), toml.size());
+  if (c != '"' && c != '\'') return at;
+  const std::string_view three = toml.substr(at, 3);
+  const std::string_view mark = three == std::string(3, c) ? three : toml.substr(at, 1);
+  for (size_t i = at + mark.size(); i < toml.size(); ++i) {
+    if (c == '"' && toml[i] == '\\') {
+      ++i;
+    } else if (toml.substr(i).starts_with(mark)) {
+      return i + mark.size();
+    } else if (mark.size() == 1 && toml[i] == '\n') {
+      return i;  // such a string ends with its line; toml++ says so
+    }
+  }
+  return toml.size();
+}
+
+// Refuses a key of more than kTomlDepth parts, a.b.c: toml++ makes and deletes tables by recursion.
+void check_keys(std::string_view toml) {
+  int dots = 0, line = 1;
+  for (size_t at = 0; at < toml.size();) {
+    const size_t end = end_of_text(toml, at);
+    if (end > at) {
+      line += int(std::count(toml.begin() + int64_t(at), toml.begin() + int64_t(end), '\n'));
+      at = end;
+      continue;
+    }
+    const auto c = static_cast<unsigned char>(toml[at++]);
+    line += c == '\n';
+    if (c == '.') {
+      if (++dots >= kTomlDepth) throw TooDeep{line};
+    } else if (!std::isalnum(c) && c != '_' && c != '-' && c != ' ' && c != '\t' && c < 0x80) {
+      dots = 0;
+    }
+  }
+}
+
+using Lines = std::map<std::string, int>;
+
+Json to_json(const toml::node& node, const std::string& key, Lines& lines, int depth = 0) {
+  if (depth > kTomlDepth) throw TooDeep{static_cast<int>(node.source().begin.line)};
   lines[key] = static_cast<int>(node.source().begin.line);
   if (const toml::table* table = node.as_table()) {
     Json json = Json::object();
+    auto& members = json.get_ref<Json::object_t&>();
     for (const auto& [name, child] : *table) {
       const std::string path =
           key.empty() ? std::string(name) : fmt::format("{}.{}", key, name.str());
-      json[std::string(name)] = to_json(child, path, lines);
+      // Not json[name], which searches the members: 200,000 keys would take minutes.
+      members.emplace_back(std::string(name), to_json(child, path, lines, depth + 1));
     }
     return json;
   }
   if (const toml::array* array = node.as_array()) {
     Json json = Json::array();
-    for (const toml::node& child : *array) json.push_back(to_json(child, key, lines));
+    for (const toml::node& child : *array) json.push_back(to_json(child, key, lines, depth + 1));
     return json;
   }
   if (const auto* value = node.as_boolean()) return value->get();
@@ -92,11 +142,18 @@ void format_table(const Json& table, const std::string& name, std::string& out) 
 
 TomlDocument parse_toml(std::string_view text, const std::string& source) {
   try {
+    check_keys(text);
     TomlDocument document;
     document.json = to_json(toml::parse(text), "", document.lines);
     return document;
   } catch (const toml::parse_error& error) {
-    throw UsageError("{}:{}: {}", source, error.source().begin.line, error.description());
+    const int line = int(error.source().begin.line);
+    if (error.description().find("MAX_NESTED") !=
+        std::string_view::npos)  // toml++'s own limit, 256
+      throw UsageError(kTooDeep, source, line, kTomlDepth);
+    throw UsageError("{}:{}: {}", source, line, error.description());
+  } catch (const TooDeep& mistake) {
+    throw UsageError(kTooDeep, source, mistake.line, kTomlDepth);
   } catch (const std::logic_error&) {
     throw UsageError("{}: is not TOML", source);
   }

@@ -14,7 +14,9 @@ struct TomlDocument {
   std::map<std::string, int> lines;  // of each key with its tables: "model.mixer.order"
 };
 
-// UsageError "source:line: …" when the text is not TOML.
+inline constexpr int kTomlDepth = 16;  // tables and lists inside each other
+
+// Linear in the text, but for sorting keys. UsageError "source:line: …" when it is not TOML or nested deeper than kTomlDepth.
 TomlDocument parse_toml(std::string_view text, const std::string& source);
 
 // Tables in the order of the JSON; null, which TOML lacks, is written as "none".
