@@ -22,7 +22,20 @@ void check_limit(size_t size, size_t limit, const std::string& source) {
   if (size > limit) throw DataError("{}: holds more than {} bytes", source, limit);
 }
 
+// Text becomes 3 to 20 times as short; a file that was made to fill the memory, 1,000 times and more.
+void check_bomb(size_t size, size_t compressed, const std::string& source) {
+  if (size > kAlwaysDecompressed && size / kMostGrowth > compressed)
+    throw DataError(
+        "{}: is {} times as long as its {} bytes when decompressed, and more; refused beyond {}",
+        source,
+        size / compressed,
+        compressed,
+        kMostGrowth
+    );
+}
+
 std::string gunzip(std::string_view bytes, const std::string& source, size_t limit) {
+  const size_t compressed = bytes.size();
   z_stream stream{};
   if (inflateInit2(&stream, 15 + 16) != Z_OK) throw RunError("{}: zlib cannot start", source);
   const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, inflateEnd);
@@ -46,6 +59,7 @@ std::string gunzip(std::string_view bytes, const std::string& source, size_t lim
     }
     text.append(piece.get(), kPiece - stream.avail_out);
     check_limit(text.size(), limit, source);
+    check_bomb(text.size(), compressed, source);
     if (status == Z_STREAM_END) {
       if (stream.avail_in == 0 && bytes.empty()) return text;
       inflateReset(&stream);  // a file may consist of several members
@@ -69,6 +83,7 @@ std::string unxz(std::string_view bytes, const std::string& source, size_t limit
     const lzma_ret status = lzma_code(&stream, LZMA_FINISH);
     text.append(piece.get(), kPiece - stream.avail_out);
     check_limit(text.size(), limit, source);
+    check_bomb(text.size(), bytes.size(), source);
     switch (status) {
       case LZMA_OK: break;
       case LZMA_STREAM_END: return text;

@@ -108,6 +108,16 @@ TEST(Compressed, DamageAndLimit) {
   EXPECT_EQ(error_of(text, "f", 10), "f: holds more than 10 bytes");
 }
 
+TEST(Compressed, BombsAreRefused) {
+  const std::string zeros(80 << 20, '\0');
+  for (const std::string& bytes : {gzip(zeros), xz(zeros)}) {
+    const std::string error = error_of(bytes, "f", kDecompressedLimit);
+    EXPECT_NE(error.find("times as long as its"), std::string::npos) << error;
+    EXPECT_TRUE(error.ends_with("refused beyond 100")) << error;
+  }
+  EXPECT_EQ(error_of(gzip(zeros.substr(0, 60 << 20)), "f", kDecompressedLimit), "no error");
+}
+
 TEST(Compressed, Files) {
   const std::string path = std::filesystem::temp_directory_path() / "horner_compressed_test.xz";
   write_file(path, xz("text"));

@@ -7,15 +7,15 @@
 
 #include "core/check.h"
 #include "core/json.h"
+#include "core/json_builder.h"
 
 namespace horner {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr size_t kHeaderLimit = 100'000'000;  // the reference implementation's
-constexpr int kDepthLimit = 3;                // header, tensor, shape
+constexpr size_t kDepthLimit = 3;             // header, tensor, shape
 constexpr size_t kNameShown = 100;            // of what the file says, in an error
-constexpr size_t kMessageShown = 200;
 constexpr char kMetadata[] = "__metadata__";
 
 // Sorted: horner::Json searches linearly, too slow for the million keys of a hostile header.
@@ -24,26 +24,6 @@ using Object = nlohmann::json;
 // A name from the file, safe to print.
 std::string shown(std::string_view text) {
   return to_line(std::string(text.substr(0, kNameShown)));
-}
-
-Object parse_object(std::string_view text) {
-  std::vector<std::set<std::string>> keys(kDepthLimit);  // of the object that is open at each depth
-  const auto watch = [&](int depth, Object::parse_event_t event, Object& parsed) {
-    using Event = Object::parse_event_t;
-    if (event == Event::object_start || event == Event::array_start) {
-      if (depth >= kDepthLimit) throw DataError("is nested deeper than a header can be");
-      keys[depth].clear();
-    } else if (event == Event::key && !keys[depth - 1].insert(parsed.get<std::string>()).second) {
-      throw DataError("has the key {} twice", shown(parsed.get<std::string>()));
-    }
-    return true;
-  };
-  try {
-    return Object::parse(text, watch);
-  } catch (const Object::exception& error) {
-    const std::string_view what = error.what();
-    throw DataError("is not JSON: {}", what.substr(what.find("] ") + 2, kMessageShown));
-  }
 }
 
 const Object& member(const Object& info, const char* key) {
@@ -154,7 +134,8 @@ SafetensorsHeader parse_safetensors(std::string_view file, const std::string& so
 
   SafetensorsHeader header;
   header.data_begin = kLengthBytes + length;
-  const Object json = within(source + ": header", [&] { return parse_object(text); });
+  const Object json =
+      within(source + ": header", [&] { return build_json<Object>(text, kDepthLimit); });
   for (const auto& [name, info] : json.items()) {
     const std::string where = fmt::format("{}: {}", source, shown(name));
     if (name == kMetadata) {

@@ -49,9 +49,7 @@ std::optional<std::string> text_in(const std::string& path, size_t limit) {
 }
 
 TextFile describe_file(const std::string& path) {
-  const MappedFile file(path);
-  const std::string_view bytes(reinterpret_cast<const char*>(file.data()), file.size());
-  return {path, int64_t(file.size()), xxh128(bytes)};
+  return {path, int64_t(MappedFile(path).size()), xxh128_of_file(path)};
 }
 
 TextFiles describe_files(const std::vector<std::string>& paths) {

@@ -3,7 +3,8 @@
 //   added tokens -> normaliser -> pieces -> model (bytes, BPE, WordPiece) -> ids around it
 //
 // If a file needs something that is not implemented, it is refused by name. Two keys are ignored, because the caller decides
-// them: truncation and padding. Text is bytes: a byte-level tokenizer restores every string exactly, UTF-8 or not.
+// them: truncation and padding. Text is bytes: a byte-level tokenizer restores every string exactly, UTF-8 or not, if it has a
+// token for each byte; bytes without one are left out, as by Hugging Face.
 #pragma once
 
 #include <cstdint>

@@ -180,7 +180,7 @@ TEST(Tokenizer, WhatIsNotSupportedIsNamed) {
   EXPECT_EQ(error_of(R"({"model":{"type":"Unigram"}})"), "f: model Unigram is not supported");
   EXPECT_EQ(error_of("{}"), "f: the file has no model");
   EXPECT_EQ(error_of("[]"), "f: the file must be an object");
-  EXPECT_EQ(error_of("{").substr(0, 12), "f: not JSON:");
+  EXPECT_EQ(error_of("{").substr(0, 15), "f: is not JSON:");
   EXPECT_EQ(
       error_of(R"({"model":{"type":"BPE","vocab":{"a":-1},"merges":[]}})"),
       "f: the id of \"a\" must be an integer from 0 to 2097152"
@@ -192,6 +192,32 @@ TEST(Tokenizer, WhatIsNotSupportedIsNamed) {
   EXPECT_EQ(
       error_of(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[],"dropout":0.1}})"),
       "f: model BPE: dropout is not supported"
+  );
+  const auto steps = [](const std::string& step) {
+    std::string list = step;
+    for (int64_t i = 1; i < 40; ++i) list += "," + step;
+    return list;
+  };
+  const std::string longer = "[tokenizer] its steps make a text more than 16 times as long";
+  const std::string doubling = R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
+  for (const std::string& part :
+       {R"("normalizer":{"type":"Sequence","normalizers":[)" + steps(doubling) + "]}",
+        R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[)" +
+            steps(R"({"type":"Metaspace","replacement":"  ","split":false})") + "]}",
+        R"("normalizer":{"type":"Replace","pattern":{"String":"a"},"content":")" +
+            std::string(100'000, 'a') + "\"}"}) {
+    const Tokenizer hostile = parse_tokenizer_json(
+        R"({"model":{"type":"BPE","vocab":{"a":0," ":1},"merges":[]},)" + part + "}", "f", ""
+    );
+    try {
+      hostile.encode("aa aa");
+      ADD_FAILURE() << part.substr(0, 200);
+    } catch (const DataError& error) {
+      EXPECT_EQ(error.what(), longer);
+    }
+  }
+  EXPECT_EQ(
+      with(R"("decoder":{"type":"Sequence","decoders":[)" + steps(doubling) + "]}"), "f: " + longer
   );
   EXPECT_THROW(load_tokenizer("no/such/file"), DataError);
   EXPECT_THROW(load_tokenizer("src"), DataError);

@@ -19,7 +19,11 @@ bool begins_with_word(std::string_view text) {
 }  // namespace
 
 std::string normalized_text(const std::vector<TextStep>& steps, std::string text) {
-  for (const TextStep& step : steps) text = step(text);
+  const size_t before = text.size();
+  for (const TextStep& step : steps) {
+    text = step(text);
+    check_growth(before, text.size());
+  }
   return text;
 }
 

@@ -71,9 +71,7 @@ BpeModel::BpeModel(
     const std::string text(1, static_cast<char>(byte));
     const auto found = vocabulary_.find(o_.byte_level ? text : fallback);
     byte_ids_[byte] = found == vocabulary_.end() ? -1 : found->second;
-    if (o_.byte_level && byte_ids_[byte] < 0 && (byte_ids_[byte] = unknown_) < 0) {
-      throw DataError("model BPE: there is no token for the byte {}", byte);
-    }
+    if (o_.byte_level && byte_ids_[byte] < 0) byte_ids_[byte] = unknown_;
   }
   for (const auto& [left, right] : merges) {
     const int32_t a = id_of(left), b = id_of(right), both = id_of(left + right);
@@ -94,7 +92,10 @@ const BpeModel::Merge* BpeModel::find_merge(int32_t left, int32_t right) const {
 std::vector<int32_t> BpeModel::symbols(std::string_view piece) const {
   std::vector<int32_t> ids;
   if (o_.byte_level) {
-    for (const char c : piece) ids.push_back(byte_ids_[static_cast<uint8_t>(c)]);
+    for (const char c : piece) {
+      const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
+      if (id >= 0) ids.push_back(id);  // SmolLM2 lacks some control characters, which are left out
+    }
     return ids;
   }
   bool after_unknown = false;

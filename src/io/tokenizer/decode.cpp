@@ -135,7 +135,16 @@ Decoder read_decoder(const Object* json) {
 }
 
 std::string Decoder::decode(Texts tokens) const {
-  for (const DecodeStep& step : steps) tokens = step(std::move(tokens));
+  const auto size = [&] {
+    size_t sum = 0;
+    for (const std::string& token : tokens) sum += token.size();
+    return sum;
+  };
+  const size_t before = size();
+  for (const DecodeStep& step : steps) {
+    tokens = step(std::move(tokens));
+    check_growth(before, size());
+  }
   std::string text;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) text += between;

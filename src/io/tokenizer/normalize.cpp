@@ -94,6 +94,7 @@ TextStep read_replace(Spec& spec) {
     std::string result;
     each_part(text, regex, [&](std::string_view part, bool is_match) {
       result += is_match ? std::string_view(content) : part;
+      check_growth(text.size(), result.size());
     });
     return result;
   };

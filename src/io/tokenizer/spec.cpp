@@ -2,29 +2,24 @@
 
 #include "core/check.h"
 #include "core/json.h"
+#include "core/json_builder.h"
 
 namespace horner {
 namespace {
 
 constexpr size_t kShown = 100;
-constexpr int kDepthLimit = 16;
+constexpr size_t kDepthLimit = 16;
 
 }  // namespace
 
+void check_growth(size_t before, size_t after) {
+  if (after > kGrowth * before + 1024)
+    throw DataError("[tokenizer] its steps make a text more than {} times as long", kGrowth);
+}
+
 std::string in_quotes(const std::string& text) { return to_line(text.substr(0, kShown)); }
 
-Object parse_object(std::string_view text) {
-  const auto watch = [](int depth, Object::parse_event_t, Object&) {
-    if (depth > kDepthLimit) throw DataError("is nested deeper than a tokenizer can be");
-    return true;
-  };
-  try {
-    return Object::parse(text, watch);
-  } catch (const Object::exception& error) {
-    const std::string_view what = error.what();
-    throw DataError("not JSON: {}", what.substr(what.find("] ") + 2, 2 * kShown));
-  }
-}
+Object parse_object(std::string_view text) { return build_json<Object>(text, kDepthLimit); }
 
 Spec::Spec(const Object& json, std::string name) : json_(json), name_(std::move(name)) {
   if (!json.is_object()) throw DataError("{} must be an object", name_);

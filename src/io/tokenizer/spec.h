@@ -34,6 +34,11 @@ class Spec {
   std::set<std::string> read_;
 };
 
+// The steps of a file may make a text 16 times as long, and a KiB more; DataError beyond that. 40 steps that replace a by aa
+// would make a TiB of one letter. Unicode's forms make 11 of one.
+inline constexpr size_t kGrowth = 16;
+void check_growth(size_t before, size_t after);
+
 std::string in_quotes(const std::string& text);  // cut and safe to print
 Object parse_object(std::string_view text);      // DataError without a source
 

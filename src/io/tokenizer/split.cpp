@@ -69,6 +69,8 @@ SplitStep prefix_space() {
 
 void read_metaspace(Spec& spec, Splitter& splitter) {
   const std::string replacement = spec.text("replacement", kMetaspace);
+  if (replacement.empty() || replacement.size() > kGrowth)
+    throw DataError("{}: replacement must have 1 to {} bytes", spec.name(), kGrowth);
   const bool prefix = spec.boolean("add_prefix_space", true);
   const std::string scheme = spec.text("prepend_scheme", prefix ? "always" : "never");
   spec.ignore({"str_rep"});  // the replacement once more
@@ -124,26 +126,34 @@ void read_steps(const Object& json, Splitter& splitter) {
   spec.done();
 }
 
-void run(
-    const std::vector<SplitStep>& steps,
-    size_t step,
-    std::string_view text,
-    bool first,
-    const PieceSink& sink
-) {
-  if (text.empty()) return;
-  if (step == steps.size()) return sink(text);
-  bool begins = first;  // only the first piece is the beginning of the text
-  steps[step](text, first, [&](std::string_view piece) {
-    run(steps, step + 1, piece, begins, sink);
-    begins = false;
-  });
-}
+class Run {
+ public:
+  Run(const std::vector<SplitStep>& steps, size_t size, const PieceSink& sink)
+      : steps_(steps), size_(size), sink_(sink), made_(steps.size() + 1) {}
+
+  void operator()(size_t step, std::string_view text, bool first) {
+    if (text.empty()) return;
+    made_[step] += text.size();
+    check_growth(size_, made_[step]);
+    if (step == steps_.size()) return sink_(text);
+    bool begins = first;  // only the first piece is the beginning of the text
+    steps_[step](text, first, [&](std::string_view piece) {
+      (*this)(step + 1, piece, begins);
+      begins = false;
+    });
+  }
+
+ private:
+  const std::vector<SplitStep>& steps_;
+  const size_t size_;
+  const PieceSink& sink_;
+  std::vector<size_t> made_;  // bytes that each step got
+};
 
 }  // namespace
 
 void Splitter::split(std::string_view text, bool first, const PieceSink& sink) const {
-  run(steps, 0, text, first, sink);
+  Run(steps, text.size(), sink)(0, text, first);
 }
 
 Splitter read_splitter(const Object* json) {
