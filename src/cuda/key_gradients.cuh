@@ -14,7 +14,7 @@ struct Symmetric {
 
   template <int kWidth>
   __device__ void compute(uint32_t v, uint32_t out, float factor, const Place& me) {
-    float lower[2][4] = {}, upper[2][4] = {}, others[3][2][4] = {};  // dO V^T, V dO^T
+    float lower[2][4] = {}, upper[2][4] = {}, across[3][2][4] = {};  // dO V^T, V dO^T
     const int mine = 16 * me.warp + me.lane % 16, other = 8 * (me.lane / 16) + me.lane % 8;
     const auto add = [&](float(&d)[2][4], const uint32_t(&a)[4], uint32_t rows) {
       uint32_t b[4];
@@ -37,7 +37,7 @@ struct Symmetric {
         const bool early = stripe < me.warp;
         const uint32_t rows[4] = {
             early ? a[0] : av[0], early ? a[1] : av[1], early ? a[2] : av[2], early ? a[3] : av[3]};
-        add(others[n - 1], rows, (early ? v : out) + tile + tile_offset(16 * stripe + other, unit));
+        add(across[n - 1], rows, (early ? v : out) + tile + tile_offset(16 * stripe + other, unit));
       }
     }
 #pragma unroll
@@ -45,7 +45,7 @@ struct Symmetric {
       lower[e / 4][e % 4] *= factor;
       upper[e / 4][e % 4] *= factor;
 #pragma unroll
-      for (int n = 0; n < 3; ++n) others[n][e / 4][e % 4] *= factor;
+      for (int n = 0; n < 3; ++n) across[n][e / 4][e % 4] *= factor;
     }
     const int holder = (me.lane & 28) | (me.r >> 1);
     same[0] = __shfl_sync(~0u, me.r & 1 ? lower[0][1] : lower[0][0], holder);
@@ -58,9 +58,9 @@ struct Symmetric {
       lower[1][e] = upper[1][e];
     }
     to_operand(own, lower);
-    to_operand(near, others[0]);
-    to_operand(far[0], others[1]);
-    to_operand(far[1], others[2]);
+    to_operand(near, across[0]);
+    to_operand(far[0], across[1]);
+    to_operand(far[1], across[2]);
   }
 
   // The pairs of level `half` < 8 in this stripe: two blocks on the diagonal, all other pairs masked.
