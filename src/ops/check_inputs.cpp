@@ -60,7 +60,14 @@ void check_shapes(const Op& op, const Inputs& in) {
   }
   const c10::SymInt B = first.sym_size(0), T = first.sym_size(1), H = first.sym_size(2);
   const c10::SymInt G = in.v.sym_size(2), V = in.v.sym_size(3);
-  HORNER_CHECK(T >= 1, "[{}] T must be at least 1, got 0", op.name);
+  for (const auto& [name, size] :
+       {std::pair{"B", B},
+        {"T", T},
+        {"H", H},
+        {"G", G},
+        {"K", in.q.defined() ? in.q.sym_size(3) : V},
+        {"V", V}})
+    HORNER_CHECK(size >= 1, "[{}] {} must be at least 1, got 0", op.name, name);
   check_shape(op, "v", in.v, {{"(B,T,G,V)", {B, T, G, V}}});
   std::vector<Shape> decays = {{"(B,T,G)", {B, T, G}}};
   if (in.q.defined()) {
@@ -88,6 +95,14 @@ void check_shapes(const Op& op, const Inputs& in) {
         op.name,
         c10::str(in.cu_seqlens.scalar_type()),
         shape(in.cu_seqlens)
+    );
+    const at::Device place = in.cu_seqlens.device();
+    HORNER_CHECK(
+        place == in.v.device() || place.is_cpu(),
+        "[{}] cu_seqlens must be on the CPU or on the device of v, {}, got {}",
+        op.name,
+        in.v.device().str(),
+        place.str()
     );
     HORNER_CHECK(B == 1, "[{}] a packed batch must have B = 1, got {}", op.name, c10::str(B));
   }

@@ -36,6 +36,16 @@ static bool takes(const Case& c) {
   return types.empty() || std::find(types.begin(), types.end(), type) != types.end();
 }
 
+// Forms that compute token by token or chunk by chunk. All pairs at once give NaN to every output of the row.
+static bool isolates(const Case& c) {
+  return is_causal_sequence(c) &&
+         (c.form_name() == forms::kRecurrent || c.form_name() == forms::kRecurrentKernel ||
+          c.form_name() == forms::kChunked);
+}
+static bool has_scores(const Case& c) {  // a series that a state sums
+  return c.op.series && !c.op.keeps_tokens && takes<at::kFloat>(c) && is_sequence(c);
+}
+
 // The forms for long sequences.
 static bool runs_long(const Case& c) {
   return c.form_name() == forms::kChunked || c.form_name() == forms::kChunkedKernel;
@@ -139,6 +149,11 @@ const std::vector<Property>& contract() {
       {"packs", "a packed batch = its sequences alone", is_sequence, packs},
       {"causal", "the future moves no bit of the past", is_causal_sequence, causal},
       {"independent", "batch rows and heads move no bit of each other", nullptr, independent},
+      {"NaN in its row", "a NaN reaches no other batch row or head", nullptr, nan_stays},
+      {"NaN in its chunk",
+       "a NaN reaches no earlier output; in a chunked form, none before its chunk",
+       isolates,
+       nan_waits},
       {"grouped heads", "H query heads on G states = states repeated", has_groups, grouped},
       {"gradients",
        "derivatives of o, norm and state, by inputs and state",
@@ -151,6 +166,7 @@ const std::vector<Property>& contract() {
       {"fp32 error", "against fp64", takes<at::kFloat>, single_precision},
       {"bf16 error", "against fp64 on the rounded inputs", takes<at::kBFloat16>, bfloat_precision},
       {"fp16 error", "against fp64 on the rounded inputs", takes<at::kHalf>, half_precision},
+      {"large scores", "fp32 where power's states keep 3 digits", has_scores, large_scores},
       {"long time", "65,536 tokens stay finite: no decay, -20, a reset", runs_long, long_time},
       {"refuses", "wrong input is refused in one line", is_definition, refuses},
   };

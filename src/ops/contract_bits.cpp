@@ -61,6 +61,56 @@ Measure independent(const Case& c) {
   return m;
 }
 
+static at::Tensor nan_like(const at::Tensor& x) {
+  return at::full_like(x, std::numeric_limits<double>::quiet_NaN());
+}
+
+// Counts chunk sizes at which NaN in the first row and the first group of heads reaches another row or group.
+Measure nan_stays(const Case& c) {
+  Case wide = c;
+  wide.dims.B = std::max<int64_t>(2, c.dims.B);
+  wide.dims.G = std::max<int64_t>(2, c.dims.G);
+  const int64_t r = std::max<int64_t>(1, c.dims.H / c.dims.G);
+  wide.dims.H = wide.dims.G * r;
+  const Inputs in = form_inputs(wide);
+  const Inputs broken = map_inputs(c, in, [&](const at::Tensor& x) {
+    at::Tensor y = x.clone();
+    y.select(0, 0).copy_(nan_like(y.select(0, 0)));
+    const int64_t width = x.size(2) == wide.dims.H && wide.dims.H != wide.dims.G ? r : 1;
+    y.narrow(2, 0, width).copy_(nan_like(y.narrow(2, 0, width)));
+    return y;
+  });
+  Measure m{0, 0};
+  const int64_t first = c.op.grouped() ? r : 1;
+  const auto rest = [&](const at::Tensor& x) {
+    return x.narrow(0, 1, x.size(0) - 1).narrow(2, first, x.size(2) - first);
+  };
+  for_each_chunk(c, [&](const Options& o) {
+    const at::Tensor a = run(c.op, in, {}, o).o, b = run(c.op, broken, {}, o).o;
+    m.error += at::equal(rest(a), rest(b)) ? 0 : 1;
+  });
+  return m;
+}
+
+// Counts chunk sizes at which NaN in a token changes an output before it, or before its chunk.
+Measure nan_waits(const Case& c) {
+  if (c.dims.T < 2) return {};
+  const Inputs in = form_inputs(c);
+  const int64_t t = c.dims.T / 2;
+  const Inputs broken = map_inputs(c, in, [&](const at::Tensor& x) {
+    at::Tensor y = x.clone();
+    y.select(1, t).copy_(nan_like(y.select(1, t)));
+    return y;
+  });
+  Measure m{0, 0};
+  for_each_chunk(c, [&](const Options& o) {
+    const int64_t kept = c.form_name() == forms::kChunked ? t / o.chunk * o.chunk : t;
+    const at::Tensor a = run(c.op, in, {}, o).o.narrow(1, 0, kept);
+    m.error += at::equal(a, run(c.op, broken, {}, o).o.narrow(1, 0, kept)) ? 0 : 1;
+  });
+  return m;
+}
+
 // Counts parts of the state whose size is not what zero_state says.
 Measure state_size(const Case& c) {
   const Inputs in = form_inputs(c);
@@ -148,6 +198,13 @@ Measure refuses(const Case& c) {
   refused(good, {}, nan);
   refused(good, {{good.v, good.v, good.v, good.v}}, o);
   refused(tokens(c.op, good, 0, 0), {}, o);
+  Inputs narrow = map_inputs(c, good, [](const at::Tensor& x) {
+    return x.dim() == 4 ? x.narrow(3, 0, 0) : x;  // K = V = 0
+  });
+  refused(narrow, {}, o);
+  Inputs cut = good;
+  cut.cu_seqlens = at::tensor({int64_t(0), c.dims.T}, at::kLong).to(at::kMeta);
+  refused(cut, {}, o);
   return m;
 }
 

@@ -81,6 +81,20 @@ INSTANTIATE_TEST_SUITE_P(
     }
 );
 
+// With V = K torch's CPU attention takes another path, which returns the log-normaliser.
+TEST(ContractOfEqualWidths, HoldsForFusedAttentionWithValuesAsWideAsKeys) {
+  const Op& op = find_op("attention");
+  Dims dims = kDims;
+  dims.V = dims.K;
+  const auto cases = cases_of(op, *op.form(forms::kFusedChunked), dims, at::kCPU, kSeed);
+  ASSERT_FALSE(cases.empty());
+  for (const Case& c : cases) {
+    for (const Property& property : contract()) {
+      if (property.applies == nullptr || property.applies(c)) expect_holds(c, property);
+    }
+  }
+}
+
 struct OpForm {
   const Op* op;
   std::string_view form;

@@ -2,10 +2,12 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include <cmath>
 #include <optional>
 
 #include "ops/chunks.h"
 #include "ops/contract_parts.h"
+#include "ops/power/power.h"
 
 namespace horner::contract_parts {
 
@@ -182,6 +184,22 @@ static Measure narrow(const Case& c, at::ScalarType type, double bound) {
   std::optional<RoundedProducts> low;
   if (type != at::kFloat) low.emplace();
   return {own, std::max(bound, 2 * error_of(plain_form(c)) + 1e-5)};
+}
+
+// Every |q||k| at the largest score that is trusted: the error of fp32 against fp64, of which three digits should be right.
+Measure large_scores(const Case& c) {
+  Inputs in = sample_inputs(c, at::kDouble);
+  const double scale = c.variant.options.scale.value_or(1 / std::sqrt(double(c.dims.K)));
+  const double r = std::min(1e4, trusted_score(c.variant.options));
+  for (at::Tensor* x : {&in.q, &in.k}) *x = *x / x->norm(2, -1, true) * std::sqrt(r / scale);
+  in = map_inputs(c, in, [](const at::Tensor& x) { return x.to(at::kFloat); });
+  const at::Tensor exact = run(c.op, to_wide(c, in), {}, with(c, c.op.forms[0].name, 16, false)).o;
+  Measure m{0, 1e-2};
+  for_each_chunk(c, [&](Options o) {
+    o.final_state = false;
+    m.error = std::max(m.error, relative_error(run(c.op, in, {}, o).o, exact));
+  });
+  return m;
 }
 
 Measure single_precision(const Case& c) { return narrow(c, at::kFloat, 1e-4); }

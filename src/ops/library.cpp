@@ -3,6 +3,11 @@
 //   horner::<op>(inputs, state, cu_seqlens, *, options) -> (Tensor o, Tensor[] state, Tensor norm)
 //   horner::<op>_backward(the same, do, dstate, dnorm) -> Tensor[]     gradients of inputs, then of state
 //   horner::<op>_form(the same as <op>) -> str                         the form that would run
+//   horner::<op>_in_place(the same as <op>)                            only ops that keep tokens (attention)
+//   horner::version() -> str                                           of core/version.h
+//
+// What <op> returns is contiguous and shares no memory with what it got: compiled graphs rely on both. The cache of
+// <op>_in_place grows in place, so the new state shares memory with the old one (attention/cache.h); it is for eager code.
 //
 // The schema comes from op.inputs and op.options. norm has no elements if log_norm is false.
 #include "ops/library.h"
@@ -11,10 +16,15 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "core/check.h"
+#include "core/memory.h"
 #include "core/options.h"
+#include "core/version.h"
 #include "ops/boxed_call.h"
 #include "ops/chunks.h"
+#include "ops/dispatch.h"
 #include "ops/node.h"
 
 namespace horner {
@@ -33,25 +43,51 @@ std::vector<at::Tensor> contiguous(std::vector<at::Tensor> list) {
   return list;
 }
 
-void push_result(const Result& result, const Call& call, Stack* stack) {
-  const at::Tensor norm = result.norm.defined() ? result.norm.contiguous() : nothing(call);
-  torch::jit::push(*stack, result.o.contiguous(), contiguous(result.state.parts), norm);
+bool shares_memory(const at::Tensor& x, const std::vector<at::Tensor>& list) {
+  return x.has_storage() && std::any_of(list.begin(), list.end(), [&](const at::Tensor& y) {
+           return y.defined() && y.has_storage() && x.is_alias_of(y);
+         });
+}
+
+enum class Cache { copied, in_place };
+
+// Copied: every output is contiguous and in memory of its own. A cache that grew in place is copied, and so are a part that
+// the call did not change and, after one token, a state that is the output.
+template <Cache kCache = Cache::copied>
+void push_result(const Result& result, const Op& op, const Call& call, Stack* stack) {
+  at::Tensor o = result.o.contiguous();
+  at::Tensor norm = result.norm.defined() ? result.norm.contiguous() : nothing(call);
+  std::vector<at::Tensor> state = result.state.parts;
+  if (kCache == Cache::copied) {
+    std::vector<at::Tensor> taken = call.tensors(op);
+    const auto own = [&](at::Tensor& x) {
+      x = shares_memory(x, taken) ? x.clone(at::MemoryFormat::Contiguous) : x.contiguous();
+      taken.push_back(x);
+    };
+    own(o);
+    own(norm);
+    for (at::Tensor& part : state) own(part);
+  }
+  torch::jit::push(*stack, o, std::move(state), norm);
 }
 
 bool differentiable(const at::Tensor& x) {
   return x.defined() && (x.is_floating_point() || x.is_complex());
 }
 
+constexpr const char* suffix_of(Cache cache) { return cache == Cache::in_place ? "_in_place" : ""; }
+
 struct Boxed : c10::OperatorKernel {
   explicit Boxed(const Op& which) : op(which) {}
   const Op& op;
 };
 
+template <Cache kCache>
 struct Forward : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
-    push_result(run(op, call.in, call.state, call.options), call, stack);
+    push_result<kCache>(run(op, call.in, call.state, call.options), op, call, stack);
   }
 };
 
@@ -60,11 +96,15 @@ struct Backward : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     Call call = pop_call(op, stack, true);
-    // AutogradBackward, which called this, has switched autograd off: switch it on again.
+    // AutogradBackward, which called this, has switched autograd off: switch it on again. Below a mode of Python's
+    // (__torch_dispatch__) conjugation is off, too, and the derivative of a complex product would lack it.
+    using c10::DispatchKey;
+    constexpr c10::DispatchKeySet needed =
+        c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+        c10::DispatchKeySet({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor}
+        );
     const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-    const c10::impl::ForceDispatchKeyGuard with_autograd(
-        keys.included_, keys.excluded_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView
-    );
+    const c10::impl::ForceDispatchKeyGuard with_autograd(keys.included_, keys.excluded_ - needed);
     const at::AutoGradMode with_graph(true);
     std::vector<at::Tensor> leaves;
     for (const at::Tensor& x : call.tensors(op)) {
@@ -116,7 +156,7 @@ struct MetaForward : Boxed {
     result.o = at::empty_symint({B, T, H, v.sym_size(3)}, out);
     if (call.options.log_norm) result.norm = at::empty_symint({B, T, H}, v.options().dtype(wide));
     if (call.options.final_state) result.state = final_state(call);
-    push_result(result, call, stack);
+    push_result(result, op, call, stack);
   }
 
   State final_state(const Call& call) const {
@@ -157,26 +197,43 @@ struct MetaBackward : Boxed {
   }
 };
 
-// Whether a tracer (torch.compile, make_fx, FakeTensor) has replaced the tensors by its own, or watches all calls.
-bool traced(const Call& call, const Op& op) {
-  using c10::DispatchKey;
-  constexpr c10::DispatchKeySet watched(
-      {DispatchKey::Python, DispatchKey::PythonTLSSnapshot, DispatchKey::Functionalize}
+// Under torch.func (grad, vmap, ..) the plain chunked form runs: its tensor operations have all rules of these transforms,
+// where an opaque node would have none.
+Result run_transformed(const Op& op, const Call& call) {
+  HORNER_CHECK(
+      !call.in.cu_seqlens.defined(),
+      "[{}] torch.func takes no packed batch: call it for each sequence",
+      op.name
   );
-  if (c10::impl::tls_local_dispatch_key_set().included_.has(DispatchKey::Python)) return true;
-  for (const at::Tensor& x : call.tensors(op)) {
-    if (x.defined() && (x.is_meta() || x.key_set().has_any(watched))) return true;
-  }
-  return false;
+  Options options = call.options;
+  if (options.form == forms::kAuto) options.form = forms::kChunked;
+  const Form* form = op.form(options.form);
+  HORNER_CHECK(
+      form == nullptr || (form->traces && form->backward == nullptr),
+      "[{}] form = {} cannot run under torch.func: take auto",
+      op.name,
+      options.form
+  );
+  return run(op, call.in, call.state, options);
 }
 
+bool any_transformed(const Call& call, const Op& op) {
+  const std::vector<at::Tensor> all = call.tensors(op);
+  return std::any_of(all.begin(), all.end(), [](const at::Tensor& x) {
+    return x.defined() && is_transformed(x);
+  });
+}
+
+template <Cache kCache>
 struct AutogradForward : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
-    const Result y =
-        traced(call, op) ? run_traced(op, call) : run(op, call.in, call.state, call.options);
-    push_result(y, call, stack);
+    const Result y = any_transformed(call, op) ? run_transformed(op, call)
+                     : have_memory(op, call.in, call.state)
+                         ? run(op, call.in, call.state, call.options)
+                         : run_traced(op, call);
+    push_result<kCache>(y, op, call, stack);
   }
 };
 
@@ -199,7 +256,18 @@ struct AutogradBackward : Boxed {
   }
 };
 
+// A batch of torch.func.vmap.
+template <Cache kCache>
+struct BatchedForward : Boxed {
+  using Boxed::Boxed;
+  void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+    const Call call = pop_call(op, stack);
+    push_result<kCache>(run_transformed(op, call), op, call, stack);
+  }
+};
+
 // q, k and v take the autocast dtype; decays, write strengths and states keep theirs.
+template <Cache kCache>
 struct Autocast : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
@@ -212,7 +280,7 @@ struct Autocast : Boxed {
     }
     const c10::impl::ExcludeDispatchKeyGuard below(c10::autocast_dispatch_keyset);
     *stack = push_call(op, call);
-    call_op(op, "", stack);
+    call_op(op, suffix_of(kCache), stack);
   }
 };
 
@@ -231,22 +299,34 @@ void bind(torch::Library& m, const Op& op, const char* suffix) {
   m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<F>(op)));
 }
 
+// F for every op, and for its _in_place variant if there is one.
+template <template <Cache> class F>
+void bind_both(torch::Library& m) {
+  for (const Op& op : ops()) {
+    bind<F<Cache::copied>>(m, op, suffix_of(Cache::copied));
+    if (op.keeps_tokens) bind<F<Cache::in_place>>(m, op, suffix_of(Cache::in_place));
+  }
+}
+
 }  // namespace
 
 void register_forms(torch::Library& m) {
-  for (const Op& op : ops()) {
-    bind<Forward>(m, op, "");
-    bind<Backward>(m, op, "_backward");
-  }
+  bind_both<Forward>(m);
+  for (const Op& op : ops()) bind<Backward>(m, op, "_backward");
 }
 
 }  // namespace horner
 
 TORCH_LIBRARY(horner, m) {
   using namespace horner;
+  m.def("version", [] { return std::string(version()); });
   for (const Op& op : ops()) {
     const std::string arguments = schema_arguments(op, false);
-    m.def(fmt::format("{}({}) -> (Tensor, Tensor[], Tensor)", op.name, arguments).c_str());
+    for (const Cache cache : {Cache::copied, Cache::in_place}) {
+      if (cache == Cache::in_place && !op.keeps_tokens) continue;
+      const std::string name = fmt::format("{}{}", op.name, suffix_of(cache));
+      m.def(fmt::format("{}({}) -> (Tensor, Tensor[], Tensor)", name, arguments).c_str());
+    }
     m.def(fmt::format("{}_backward({}) -> Tensor[]", op.name, schema_arguments(op, true)).c_str());
     m.def(fmt::format("{}_form({}) -> str", op.name, arguments).c_str());
     bind<ChosenForm>(m, op, "_form");
@@ -263,16 +343,15 @@ TORCH_LIBRARY_IMPL(horner, Meta, m) {
 }
 
 TORCH_LIBRARY_IMPL(horner, Autograd, m) {
-  for (const horner::Op& op : horner::ops()) {
-    horner::bind<horner::AutogradForward>(m, op, "");
+  horner::bind_both<horner::AutogradForward>(m);
+  for (const horner::Op& op : horner::ops())
     horner::bind<horner::AutogradBackward>(m, op, "_backward");
-  }
 }
 
-TORCH_LIBRARY_IMPL(horner, AutocastCPU, m) {
-  for (const horner::Op& op : horner::ops()) horner::bind<horner::Autocast>(m, op, "");
+TORCH_LIBRARY_IMPL(horner, FuncTorchBatchedDecomposition, m) {
+  horner::bind_both<horner::BatchedForward>(m);
 }
 
-TORCH_LIBRARY_IMPL(horner, AutocastCUDA, m) {
-  for (const horner::Op& op : horner::ops()) horner::bind<horner::Autocast>(m, op, "");
-}
+TORCH_LIBRARY_IMPL(horner, AutocastCPU, m) { horner::bind_both<horner::Autocast>(m); }
+
+TORCH_LIBRARY_IMPL(horner, AutocastCUDA, m) { horner::bind_both<horner::Autocast>(m); }

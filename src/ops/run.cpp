@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "ops/check_values.h"
 #include "ops/node.h"
 #include "ops/packed.h"
 
@@ -100,9 +101,14 @@ const Form& chosen_form(
 Result run(const Op& op, const Inputs& in, const State& state, const Options& options) {
   const c10::impl::ExcludeDispatchKeyGuard wide(c10::autocast_dispatch_keyset);  // fp32 inside
   check_inputs(op, in, state, options);
+  if (checks_values()) check_values(op, in, state, options);
   const Form& form = chosen_form(op, in, state, options);
   const auto once = [&](const Inputs& x, const State& s, const Options& o) {
-    return run_form(op, form, x, s, o);
+    const int64_t T = x.v.size(1);
+    if (o.chunk <= T) return run_form(op, form, x, s, o);
+    Options fits = o;  // a longer chunk would be padding: 13 GB for nine tokens at chunk = 10,000
+    fits.chunk = T;
+    return run_form(op, form, x, s, fits);
   };
   const bool packed = in.cu_seqlens.defined(), whole = takes_packed(form, in);
   if (packed && whole) sequence_starts(op, in);  // only to check cu_seqlens

@@ -63,6 +63,30 @@ Recurrence recurrence(const Inputs& in, const Options& o) {
   return {at::ones_like(C.narrow(3, 0, 1)), I, C, in.v, C.sum(-1)};
 }
 
+// The settings that the contract walks.
+std::vector<Variant> variants(const Options& defaults) {
+  Options plain = defaults, norm = plain, window = plain, sinks = plain, clamped = plain,
+          both = plain, both_window = plain;
+  norm.log_norm = true;
+  window.window = 5;
+  sinks.window = 4;
+  sinks.sinks = 3;
+  sinks.log_norm = true;
+  clamped.clamp = 3;
+  both.causal = false;
+  both_window.causal = false;
+  both_window.window = 3;
+  return {
+      {"causal", plain},
+      {"causal, with norm", norm},
+      {"window", window},
+      {"window and sinks", sinks},
+      {"clamped scores", clamped},
+      {"both directions", both},
+      {"both directions, window", both_window},
+  };
+}
+
 }  // namespace
 
 Op attention_op() {
@@ -108,26 +132,7 @@ Op attention_op() {
       .flops = flops,
       .recurrence = recurrence,
   };
-  Options plain = op.defaults, norm = plain, window = plain, sinks = plain, clamped = plain,
-          both = plain, both_window = plain;
-  norm.log_norm = true;
-  window.window = 5;
-  sinks.window = 4;
-  sinks.sinks = 3;
-  sinks.log_norm = true;
-  clamped.clamp = 3;
-  both.causal = false;
-  both_window.causal = false;
-  both_window.window = 3;
-  op.variants = {
-      {"causal", plain},
-      {"causal, with norm", norm},
-      {"window", window},
-      {"window and sinks", sinks},
-      {"clamped scores", clamped},
-      {"both directions", both},
-      {"both directions, window", both_window},
-  };
+  op.variants = variants(op.defaults);
   return op;
 }
 

@@ -44,20 +44,31 @@ constexpr int kSinksAtOnce = 4;
 constexpr int kSinkRows = 256;  // of a block
 struct AttentionSinks {
   int64_t B, T;
+  int64_t sequences;  // B, or the sequences of a packed batch; then B is 1
+  const int* starts;  // (sequences + 1) first tokens of a packed batch; null: B rows
   int H, G, K;
   int first, count, N;  // sinks first .. first + count - 1 of all N
   int64_t window;
   float scale;
   Element type;
-  const int64_t* seen;   // (B,G); null: nothing
-  Strided q, o;          // (B,T,H,K); o: over the window; the forward adds the sinks to it
-  Strided keys, values;  // (B,G,N,K), slots are contiguous; t is unused
-  float* norm;           // (B,H,T); the forward adds the sinks to it
-  Strided grad, dq;      // backward: gradient of o; dq is added to
-  const float* dnorm;    // (B,T,H); null: zero
-  float* partial;  // (2,B,H,blocks,N,K): gradients of keys and values from the rows of a block
+  const int64_t* seen;  // (sequences,G); null: nothing
+  Strided q, o;         // (B,T,H,K); o: over the window; the forward adds the sinks to it
+  // Slot s of a sequence is t elements after the slot before. in_tokens: the sinks are the first tokens of the call, in
+  // tensors (B,T,G,K). Else they are in tensors (sequences,G,N,K).
+  Strided keys, values;
+  bool in_tokens;
+  float* norm;         // (B,H,T); the forward adds the sinks to it
+  Strided grad, dq;    // backward: gradient of o; dq is added to
+  const float* dnorm;  // (B,T,H); null: zero
+  // Gradients of keys and values from the rows of a block: (2,H,blocks,N,K).
+  float* partial;
 
-  __host__ __device__ int64_t blocks() const { return (T + kSinkRows - 1) / kSinkRows; }
+  // Blocks of rows. A packed batch has a slot for each: the first of sequence n has slot starts[n] / kSinkRows + n, and some
+  // slots stay empty.
+  __host__ __device__ int64_t row_blocks() const { return (T + kSinkRows - 1) / kSinkRows; }
+  __host__ __device__ int64_t blocks() const {
+    return starts ? T / kSinkRows + sequences : B * row_blocks();
+  }
 };
 
 cudaError_t attention_sinks_forward(const AttentionSinks& p, cudaStream_t stream);

@@ -166,9 +166,49 @@ INSTANTIATE_TEST_SUITE_P(
         Setting{kGrouped, 64, 5, 200},
         Setting{kLine, 0, 0, 0, true, true, at::kBFloat16, {0, 100, 101, 101, 700}},
         Setting{kLine, 64, 0, 0, true, true, at::kBFloat16, {0, 100, 101, 101, 700}},
-        Setting{kLine, 64, 0, 0, false, true, at::kBFloat16, {0, 333, 700}}
+        Setting{kLine, 64, 0, 0, false, true, at::kBFloat16, {0, 333, 700}},
+        Setting{kLine, 64, 5, 0, true, true, at::kBFloat16, {0, 100, 101, 101, 700}},
+        Setting{kLine, 16, 2, 0, true, false, at::kBFloat16, {0, 1, 2, 256, 512, 520, 700}}
     )
 );
+
+// A packed batch with states and sinks: the same as each sequence alone. A prefix of one token leaves slots empty.
+TEST(AttentionPackedCuda, StartsFromStates) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const at::Device gpu(at::kCUDA, 0);
+  for (const auto& [window, sinks] : {std::pair<int64_t, int64_t>{0, 0}, {40, 0}, {40, 6}}) {
+    const auto packed = [&](int64_t T, const std::vector<int64_t>& starts, uint64_t seed) {
+      const Dims line{.B = 1, .T = T, .H = 4, .G = 2, .K = 64, .V = 64};
+      Inputs in = sample_inputs({op(), {}, line, gpu, seed}, at::kFloat);
+      for (const Input& x : op().inputs) in.*x.tensor = (in.*x.tensor).to(at::kBFloat16);
+      in.cu_seqlens = at::tensor(starts, at::kInt).to(gpu);
+      return in;
+    };
+    Options o;
+    o.form = "parallel kernel";
+    o.window = window;
+    o.sinks = sinks;
+    o.final_state = o.log_norm = true;
+    const Inputs first = packed(150, {0, 1, 61, 61, 150}, 5);
+    const Inputs second = packed(400, {0, 300, 301, 390, 400}, 6);
+    const Result begun = run(op(), first, {}, o), got = run(op(), second, begun.state, o);
+    Options plain = o;
+    plain.form = "chunked";
+    const auto wide = [](Inputs in) {
+      for (const Input& x : op().inputs) in.*x.tensor = (in.*x.tensor).to(at::kDouble);
+      return in;
+    };
+    const Result exact = run(op(), wide(second), run(op(), wide(first), {}, plain).state, plain);
+    EXPECT_LT(relative_error(got.o.to(at::kDouble), exact.o), 1e-2) << window << " " << sinks;
+    EXPECT_LT(relative_error(got.norm.to(at::kDouble), exact.norm), 1e-2) << window;
+    ASSERT_EQ(got.state.parts.size(), exact.state.parts.size());
+    for (size_t i = 0; i < got.state.parts.size(); ++i)
+      EXPECT_TRUE(
+          at::equal(got.state.parts[i].to(exact.state.parts[i].scalar_type()), exact.state.parts[i])
+      ) << i
+        << " " << window << " " << sinks;
+  }
+}
 
 class AttentionStepCuda : public testing::TestWithParam<Setting> {};
 TEST_P(AttentionStepCuda, ErrsLittle) {

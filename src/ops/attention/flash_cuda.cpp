@@ -19,6 +19,7 @@
 #include "ops/attention/attention_cuda.h"
 #include "ops/attention/cache.h"
 #include "ops/attention/fused.h"
+#include "ops/attention/packed_state.h"
 #include "ops/attention/plain.h"
 #include "ops/packed.h"
 
@@ -50,13 +51,14 @@ std::string refuses(const Inputs& in, const State& state, const Options& o) {
   if (in.q.numel() == 0 || in.v.numel() == 0) return "there is nothing to compute";
   if (!o.causal && (o.sinks > 0 || in.lengths.defined()))
     return "in both directions it takes neither sinks nor padding";
-  if (!state.empty() && least_appended(state.parts[0]) < state.parts[0].size(2))
+  const bool packed = in.cu_seqlens.defined();
+  if (!packed && !state.empty() && least_appended(state.parts[0]) < state.parts[0].size(2))
     return "slots of the cache may be empty";
   if (o.log_norm && in.v.scalar_type() == at::kHalf)
     return "the gradient of the log-normaliser needs the range of bf16";
   if (!wants_gradient(in, state)) return "";
-  if (in.cu_seqlens.defined() && (!state.empty() || o.sinks > 0 || o.final_state))
-    return "a packed batch has a gradient without states and sinks";
+  if (packed && (!state.empty() || o.final_state))
+    return "a packed batch has a gradient without states";
   return "";
 }
 
@@ -73,16 +75,18 @@ at::Tensor readable(const at::Tensor& x) {  // rows of 16 bytes
 cuda::Strided tokens_of(const at::Tensor& x) {
   return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2)};
 }
-cuda::Strided slots_of(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), 0, x.stride(1)}; }
+cuda::Strided slots_of(const at::Tensor& x) {  // (B,G,N,K)
+  return {x.data_ptr(), x.stride(0), x.stride(2), x.stride(1)};
+}
 
 // One call, prepared for flash attention.
 struct Problem {
-  at::Tensor q, k, v;                // (B,T,H,K), (B,S+T,G,K); packed: (tokens,heads,K)
-  std::optional<at::Tensor> starts;  // packed: (n+1), int32
+  at::Tensor q, k, v;                          // (B,T,H,K), (B,S+T,G,K); packed: (tokens,heads,K)
+  std::optional<at::Tensor> starts, starts_k;  // packed: (n+1), int32
   int64_t longest_q, longest_k, S = 0;
   std::optional<int64_t> left, right;
   double scale;
-  Sinks sinks;
+  Sinks sinks;  // undefined without a state: they are the first tokens
   at::Tensor seen;
 
   Problem(const Inputs& in, const State& state, const Options& o, const State& next)
@@ -92,49 +96,66 @@ struct Problem {
     v = readable(in.v);
     longest_q = longest_k = in.q.size(1);
     if (in.cu_seqlens.defined()) {
-      starts = in.cu_seqlens.to(in.v.device(), at::kInt).contiguous();
+      starts = starts_k = in.cu_seqlens.to(in.v.device(), at::kInt).contiguous();
       longest_q = longest_k = longest_sequence(sequence_starts(find_op("attention"), in)).length;
       for (at::Tensor* x : {&q, &k, &v}) *x = x->squeeze(0);
     }
-    if (!state.empty()) {
-      S = state.parts[0].size(2);
-      longest_k += S;
-      const bool grown =
-          !next.empty() && o.window == 0;  // then the state holds all keys: nothing is copied
-      const auto all = [&](size_t part, const at::Tensor& own) {
-        if (grown) return readable(next.parts[part].transpose(1, 2));
-        return at::cat({state.parts[part].detach().transpose(1, 2), own}, 1);
-      };
-      k = all(0, k);
-      v = all(1, v);
-      seen = state.parts[2].contiguous();
-    }
     if (o.window > 0) left = o.window - 1, right = o.causal ? 0 : o.window - 1;
-    if (o.sinks > 0) {
-      const at::NoGradGuard none;
-      sinks = attention_sinks(in, state, o);
-      sinks = {readable(sinks.k), readable(sinks.v)};
-    }
+    if (!state.empty()) add_past(in, state, o, next);
   }
+
+  void add_past(const Inputs& in, const State& state, const Options& o, const State& next) {
+    const at::NoGradGuard none;
+    S = state.parts[0].size(2);
+    longest_k += S;
+    seen = state.parts[2].contiguous();
+    if (o.sinks > 0) {
+      const Sinks all =
+          starts ? attention_packed_sinks(in, state, o) : attention_sinks(in, state, o);
+      sinks = {readable(all.k), readable(all.v)};
+    }
+    if (starts) {
+      const PackedKeys all = attention_packed_keys(in, state);
+      k = all.k;
+      v = all.v;
+      starts_k = all.starts;
+      return;
+    }
+    const bool grown =
+        !next.empty() && o.window == 0;  // then the state holds all keys: nothing is copied
+    const auto all = [&](size_t part, const at::Tensor& own) {
+      if (grown) return readable(next.parts[part].transpose(1, 2));
+      return at::cat({state.parts[part].detach().transpose(1, 2), own}, 1);
+    };
+    k = all(0, k);
+    v = all(1, v);
+  }
+
+  // (tokens,..) of a packed batch as (1,tokens,..).
+  at::Tensor batch(const at::Tensor& x) const { return starts ? x.unsqueeze(0) : x; }
 
   // Parameters for the kernels of sinks.cu.
   cuda::AttentionSinks sink_problem(const Options& o, const at::Tensor& y, const at::Tensor& norm)
       const {
     cuda::AttentionSinks p{};
-    p.B = q.size(0);
-    p.T = q.size(1);
-    p.H = int(q.size(2));
-    p.G = int(k.size(2));
-    p.K = int(q.size(3));
+    const at::Tensor queries = batch(q);
+    p.B = queries.size(0);
+    p.T = queries.size(1);
+    p.sequences = starts ? starts->numel() - 1 : p.B;
+    if (starts) p.starts = starts->data_ptr<int>();
+    p.H = int(queries.size(2));
+    p.G = int(k.size(-2));
+    p.K = int(queries.size(3));
     p.N = int(o.sinks);
     p.window = o.window;
     p.scale = float(scale);
     p.type = q.scalar_type() == at::kHalf ? cuda::Element::f16 : cuda::Element::bf16;
     if (seen.defined()) p.seen = seen.data_ptr<int64_t>();
-    p.q = tokens_of(q);
+    p.q = tokens_of(queries);
     p.o = tokens_of(y);
-    p.keys = slots_of(sinks.k);
-    p.values = slots_of(sinks.v);
+    p.in_tokens = !sinks.k.defined();
+    p.keys = p.in_tokens ? tokens_of(batch(k)) : slots_of(sinks.k);
+    p.values = p.in_tokens ? tokens_of(batch(v)) : slots_of(sinks.v);
     p.norm = norm.data_ptr<float>();
     return p;
   }
@@ -154,46 +175,26 @@ at::Tensor outer_norm(const at::Tensor& norm, bool packed) {
   return packed ? norm.t().unsqueeze(0) : norm.transpose(1, 2);
 }
 
-State packed_state(const Inputs& in, const Options& o) {
-  const Op& op = find_op("attention");
-  const std::vector<int64_t> starts = sequence_starts(op, in);
-  std::vector<State> rows;
-  for (size_t j = 0; j + 1 < starts.size(); ++j) {
-    const int64_t length = starts[j + 1] - starts[j];
-    rows.push_back(
-        length == 0 ? attention_zero_state(in, 0, o)
-                    : attention_next_state(tokens(op, in, starts[j], length), {}, o)
-    );
-  }
-  return stack_rows(rows);
-}
-
 Result forward(const Inputs& in, const State& state, const Options& o, Saved* saved) {
   const c10::cuda::CUDAGuard device(in.v.device());
   const bool packed = in.cu_seqlens.defined();
-  if (packed && (!state.empty() || o.sinks > 0))
-    return run_each(
-        find_op("attention"),
-        [](const Inputs& x, const State& s, const Options& own) {
-          return forward(x, s, own, nullptr);
-        },
-        in,
-        state,
-        o
-    );
   Result y;
-  if (o.final_state) {
+  if (o.final_state && !packed) {
     const at::NoGradGuard none;
-    y.state = packed ? packed_state(in, o) : attention_next_state(in, state, o);
+    y.state = attention_next_state(in, state, o);
   }
   const Problem x(in, state, o, y.state);
+  if (o.final_state && packed) {
+    const at::NoGradGuard none;
+    y.state = attention_packed_state(in, state, o, x.longest_q);
+  }
   at::Tensor norm;
   std::tie(y.o, norm, std::ignore, std::ignore, std::ignore) = at::_flash_attention_forward(
       x.q,
       x.k,
       x.v,
       x.starts,
-      x.starts,
+      x.starts_k,
       x.longest_q,
       x.longest_k,
       0.0,
@@ -203,9 +204,9 @@ Result forward(const Inputs& in, const State& state, const Options& o, Saved* sa
       x.left,
       x.right
   );
+  y.o = x.batch(y.o);
   if (o.sinks > 0) for_sinks(x.sink_problem(o, y.o, norm), cuda::attention_sinks_forward);
-  if (packed) y.o = y.o.unsqueeze(0);
-  if (o.log_norm) y.norm = outer_norm(norm, packed).contiguous();
+  if (o.log_norm) y.norm = outer_norm(norm, packed);
   if (saved != nullptr) {
     (*saved)["o"] = y.o;
     (*saved)["norm"] = norm;
@@ -289,7 +290,7 @@ struct Gradients {
 Gradients flash_backward(
     const Problem& x, const Options& o, const Shifted& read, const at::Tensor& norm
 ) {
-  const at::Tensor none, starts = x.starts.value_or(none);
+  const at::Tensor none, starts = x.starts.value_or(none), starts_k = x.starts_k.value_or(none);
   const auto line = [&](const at::Tensor& z) { return x.starts ? z.squeeze(0) : z; };
   const at::Tensor random =
       at::empty({2}, norm.options().dtype(at::kLong));  // unused: dropout is 0
@@ -301,7 +302,7 @@ Gradients flash_backward(
       line(read.o),
       norm,
       starts,
-      starts,
+      starts_k,
       x.longest_q,
       x.longest_k,
       0.0,
@@ -315,18 +316,42 @@ Gradients flash_backward(
   return {dq, dk, dv};
 }
 
-// Gradients of the sinks' keys and values (B,G,N,K) in fp32; dq is added to. p has o, norm and the
-// gradients of both.
+// Gradients of the sinks' keys and values (sequences,G,N,K) in fp32; dq is added to. p has o, norm and
+// the gradients of both.
 Sinks sinks_backward(const Problem& x, cuda::AttentionSinks p, at::Tensor& dq) {
-  const at::Tensor partial = at::empty(
-      {2, p.B, p.G, p.H / p.G * p.blocks(), p.N, p.K}, x.sinks.k.options().dtype(at::kFloat)
-  );
+  const at::Tensor partial =
+      at::empty({2 * p.H * p.blocks() * p.N * p.K}, x.q.options().dtype(at::kFloat));
   dq = readable(dq);
-  p.dq = tokens_of(dq);
+  p.dq = tokens_of(x.batch(dq));
   p.partial = partial.data_ptr<float>();
   for_sinks(p, cuda::attention_sinks_backward);
-  const at::Tensor sum = partial.sum(3);
-  return {sum[0], sum[1]};
+  if (!x.starts) {
+    const at::Tensor sum = partial.view({2, p.B, p.G, p.H / p.G * p.row_blocks(), p.N, p.K}).sum(3);
+    return {sum[0], sum[1]};
+  }
+  // The blocks of a sequence are neighbours.
+  const at::Tensor number = at::arange(p.sequences + 1, x.starts->options().dtype(at::kLong));
+  at::Tensor first = x.starts->div(cuda::kSinkRows, "floor") + number;
+  first.narrow(0, p.sequences, 1).fill_(p.blocks());
+  const at::Tensor blocks = partial.view({2, p.G, p.H / p.G, p.blocks(), p.N, p.K}).sum(2);
+  const at::Tensor sum = at::segment_reduce(
+      blocks.movedim(2, 0).contiguous(), "sum", first.diff(), {}, {}, 0, true, 0
+  );
+  return {sum.select(1, 0), sum.select(1, 1)};
+}
+
+// Adds the gradients of sinks, which are the first tokens of each sequence, to those of all tokens.
+void add_to_tokens(at::Tensor& dx, const at::Tensor& d, const Problem& x) {
+  if (!x.starts) {
+    const int64_t n = std::min(d.size(2), dx.size(1));
+    dx.narrow(1, 0, n).add_(d.narrow(2, 0, n).transpose(1, 2));
+    return;
+  }
+  // A sink after the end of its sequence has the gradient 0: it may be added to any token.
+  const at::Tensor first = x.starts->to(at::kLong).narrow(0, 0, d.size(0)).unsqueeze(1);
+  const at::Tensor token = first + at::arange(d.size(2), first.options());       // (n,N)
+  const at::Tensor rows = d.transpose(1, 2).flatten(0, 1).to(dx.scalar_type());  // (n N,G,K)
+  dx.index_add_(0, token.clamp_max(dx.size(0) - 1).flatten(), rows);
 }
 
 std::vector<at::Tensor> backward(
@@ -351,11 +376,9 @@ std::vector<at::Tensor> backward(
     p.grad = tokens_of(grad);
     if (dnorm.defined()) p.dnorm = dnorm.data_ptr<float>();
     const Sinks d = sinks_backward(x, p, dq);
-    if (state.empty()) {  // the sinks are the first tokens
-      const int64_t n = std::min(o.sinks, in.k.size(1));
-      const auto first = [&](const at::Tensor& z) { return z.narrow(2, 0, n).transpose(1, 2); };
-      dk.narrow(1, 0, n).add_(first(d.k));
-      dv.narrow(1, 0, n).add_(first(d.v));
+    if (state.empty()) {
+      add_to_tokens(dk, d.k, x);
+      add_to_tokens(dv, d.v, x);
     } else {
       const auto made = [&](const std::vector<at::Tensor>& z) {
         const Sinks sinks = attention_sinks(with(in, z), {{z.begin() + 2, z.end()}}, o);

@@ -27,6 +27,9 @@ bool has_norm(const Inputs& in, const State& state) {
   return in.v.is_cpu() && in.q.size(3) == in.v.size(3) && !wants_gradient(in, state);
 }
 
+// torch's CPU function does not look at the last stride.
+at::Tensor with_dense_rows(const at::Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
+
 // q (B,H,T,K), k (B,G,S,K), v (B,G,S,V), mask (B|1,G|1,T,S) or none -> o (B,T,H,V), norm (B,T,H)
 Result attend(
     const at::Tensor& q,
@@ -43,8 +46,9 @@ Result attend(
     if (mask)
       added = at::zeros(mask->sizes(), q.options())
                   .masked_fill_(mask->logical_not(), -std::numeric_limits<double>::infinity());
-    std::tie(y.o, y.norm) =
-        at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, added, scale);
+    std::tie(y.o, y.norm) = at::_scaled_dot_product_flash_attention_for_cpu(
+        with_dense_rows(q), with_dense_rows(k), with_dense_rows(v), 0.0, causal, added, scale
+    );
     y.norm = heads_first(y.norm);
   } else {
     const bool grouped = q.size(1) != k.size(1);

@@ -34,7 +34,8 @@ __device__ void store(T* x, const float (&y)[8]) {
 template <class T, int L>
 struct Place {
   int lane, group, h, g, column, rows, sinks;  // the first row of the block reads `sinks` of these
-  int64_t b, start;
+  int64_t b, start;                            // of the first row, in tensors (B,T,H,K)
+  int64_t sequence, first_token, tokens;       // of its sequence: number, first token, length
   bool inside;
   uint32_t own;  // address of the lane's columns of the first key
   static constexpr int kSinkBytes = 2 * kMost * L * 16;
@@ -42,26 +43,51 @@ struct Place {
   __device__ explicit Place(const AttentionSinks& p) {
     lane = int(threadIdx.x) % L, group = int(threadIdx.x) / L, column = 8 * lane;
     inside = column < p.K;
-    const int64_t blocks = p.blocks(), at = blockIdx.x / blocks;
-    b = at / p.H, h = int(at % p.H), g = h / (p.H / p.G);
-    start = blockIdx.x % blocks * kSinkRows;
-    rows = int(min(p.T - start, int64_t(kSinkRows)));
-    const int64_t seen = p.seen ? p.seen[b * p.G + g] : 0;
-    const int64_t all = seen + start - p.window + 1 - p.first;
+    if (p.starts) {
+      find_packed(p);
+    } else {
+      const unsigned blocks = unsigned(p.row_blocks()), at = blockIdx.x / blocks;
+      b = at / unsigned(p.H),
+      h = int(at % unsigned(p.H));  // a 64-bit division costs 100 instructions
+      start = int64_t(blockIdx.x % blocks) * kSinkRows;
+      sequence = b, first_token = 0, tokens = p.T;
+    }
+    g = h / (p.H / p.G);
+    const int64_t before = start - first_token;
+    rows = int(max(int64_t(0), min(tokens - before, int64_t(kSinkRows))));
+    const int64_t seen = p.seen ? p.seen[sequence * p.G + g] : 0;
+    const int64_t all = seen + before - p.window + 1 - p.first;
     sinks = int(max(int64_t(-2 * kSinkRows), min(int64_t(kMost), all)));
   }
+  __device__ void find_packed(const AttentionSinks& p) {
+    const unsigned blocks = unsigned(p.blocks());
+    const int slot = int(blockIdx.x % blocks);
+    b = 0, h = int(blockIdx.x / blocks);
+    int low = 0, high = int(p.sequences);  // the last sequence whose first slot is <= slot
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (p.starts[middle] / kSinkRows + middle <= slot ? low : high) = middle;
+    }
+    sequence = low, first_token = p.starts[low], tokens = p.starts[low + 1] - first_token;
+    start = first_token + (slot - first_token / kSinkRows - low) * kSinkRows;
+  }
   // Whether a row of the block reads a sink.
-  __device__ bool any() const { return sinks + rows > 1; }
+  __device__ bool any() const { return rows > 0 && sinks + rows > 1; }
   // How many of these sinks a row of the block reads.
   __device__ int visible(const AttentionSinks& p, int row) const {
     return row < rows ? max(0, min(p.count, sinks + row)) : 0;
   }
   __device__ void load_sinks(const AttentionSinks& p, unsigned char* memory) {
     own = shared_address(memory) + lane * 16;
+    const int64_t row = p.in_tokens ? b : sequence, slots = p.in_tokens ? tokens : p.N;
+    const int64_t before = p.in_tokens ? first_token : 0;
     for (int s = group; s < 2 * kMost; s += kThreads / L) {
-      const T* from = row_at<T>(s < kMost ? p.keys : p.values, b, 0, g, column);
-      const int64_t slot = int64_t(p.first + s % kMost) * p.K;
-      copy_async(own + s * L * 16, from + slot, inside && s % kMost < p.count);
+      const int64_t slot = p.first + s % kMost;
+      const bool valid = inside && s % kMost < p.count && slot < slots;
+      const Strided& x = s < kMost ? p.keys : p.values;
+      copy_async(
+          own + s * L * 16, row_at<T>(x, row, before + (valid ? slot : 0), g, column), valid
+      );
     }
     copy_commit();
   }
@@ -241,7 +267,7 @@ struct SinkGradients {
         for (int e = 0; e < 8; ++e)
           memory[at.group * (8 * L) + e * L + at.lane] = (part == 0 ? k : v)[s][e];
         __syncthreads();
-        float* to = p.partial + (part * p.B * p.H * p.blocks() * p.N + row + s) * p.K;
+        float* to = p.partial + (part * p.H * p.blocks() * p.N + row + s) * p.K;
         for (int i = int(threadIdx.x); i < 8 * L; i += kThreads) {
           float sum = 0.f;
 #pragma unroll
@@ -373,6 +399,25 @@ __device__ inline void insert(const Largest& x, Largest& first, Largest& second)
   }
 }
 
+// The two columns of largest |do| of a row that L lanes own.
+template <int L, class F>
+__device__ __forceinline__ void find_largest(
+    Largest& first, Largest& second, int lane, int width, F&& load_row
+) {
+  for (int column = 8 * lane; column < width; column += 8 * L) {
+    float grad[8];
+    load_row(column, grad);
+#pragma unroll
+    for (int e = 0; e < 8; ++e) insert({fabsf(grad[e]), column + e}, first, second);
+  }
+#pragma unroll
+  for (int d = L / 2; d > 0; d /= 2) {
+    const Largest a = from_lane(first, d), other = from_lane(second, d);
+    insert(a, first, second);
+    insert(other, first, second);
+  }
+}
+
 // Eight lanes own a row of any width.
 __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__ AttentionShift p) {
   using T = __nv_bfloat16;
@@ -384,18 +429,9 @@ __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__
   const int lane = int(threadIdx.x) % L;
   // The two columns of largest |do|. The rounding error of the shift is put into them.
   Largest first{-1.f, 1 << 30}, second = first;
-  for (int column = 8 * lane; column < p.V; column += 8 * L) {
-    float grad[8];
+  find_largest<L>(first, second, lane, p.V, [&](int column, float(&grad)[8]) {
     unpack(load(row_at<T>(p.grad, b, t, h, column)), grad, T());
-#pragma unroll
-    for (int e = 0; e < 8; ++e) insert({fabsf(grad[e]), column + e}, first, second);
-  }
-#pragma unroll
-  for (int d = L / 2; d > 0; d /= 2) {
-    const Largest a = from_lane(first, d), other = from_lane(second, d);
-    insert(a, first, second);
-    insert(other, first, second);
-  }
+  });
   const bool none = !(first.size >= kLeast);
   if (none) first = {kLeast, 0}, second = {0.f, 1};
   const float unit = first.size;  // squares of do / unit neither vanish nor overflow
@@ -428,9 +464,8 @@ __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__
       rest += grad[e] * (whole - o[e]);
     }
     if (at < rows) {
-      *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_o) + row * p.V + column) = pack(o, T());
-      *reinterpret_cast<uint4*>(static_cast<T*>(p.moved_grad) + row * p.V + column) =
-          pack(grad, T());
+      store(static_cast<T*>(p.moved_o) + row * p.V + column, o);
+      store(static_cast<T*>(p.moved_grad) + row * p.V + column, grad);
     }
   }
   rest = lane_sum<L>(rest) - p.dnorm[row];
@@ -441,13 +476,13 @@ __global__ void __launch_bounds__(kThreads) shift_kernel(const __grid_constant__
   const T two = __float2bfloat16(grad_second == 0.f ? 0.f : rest / grad_second);
   __syncwarp();  // the rows are written
   if (at >= rows || lane != 0) return;
-  static_cast<T*>(p.moved_o)[row * p.V + first.column] = one;
-  static_cast<T*>(p.moved_o)[row * p.V + second.column] = two;
+  T* const to = static_cast<T*>(p.moved_o) + row * p.V;
+  to[first.column] = one, to[second.column] = two;
 }
 
 template <class T, int L>
 cudaError_t run_width(const AttentionSinks& p, bool backward, cudaStream_t stream) {
-  const int64_t blocks = p.B * p.H * p.blocks();
+  const int64_t blocks = p.H * p.blocks();
   return backward
              ? launch(backward_kernel<T, L>, blocks, kThreads, Backward<T, L>::kBytes, stream, p)
              : launch(forward_kernel<T, L>, blocks, kThreads, Forward<T, L>::kBytes, stream, p);

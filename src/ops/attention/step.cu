@@ -222,6 +222,22 @@ struct Blocks {
   }
 };
 
+// The result of one group of lanes: o of all heads, then m and l.
+template <class T, int L, int N, int R>
+__device__ __forceinline__ void store_result(
+    float (&to)[R][Heads<T, L, N, R>::kColumns + 2], const Heads<T, L, N, R>& own, int lane
+) {
+  constexpr int E = Heads<T, L, N, R>::E, kColumns = L * N * E;
+#pragma unroll
+  for (int h = 0; h < R; ++h) {
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int e = 0; e < E; ++e) to[h][(n * L + lane) * E + e] = own.o[h][n][e];
+    if (lane == 0) to[h][kColumns] = own.m[h], to[h][kColumns + 1] = own.l[h];
+  }
+}
+
 template <class T, int L, int N, int R>
 __global__ void __launch_bounds__(
     kThreads,
@@ -246,15 +262,7 @@ __global__ void __launch_bounds__(
   const int64_t end = min(row.count, first + share);
   for (int64_t from = first; from < end; from += kGroups * Own::kAhead)
     own.read(p, row, from + group, end, lane);
-#pragma unroll
-  for (int h = 0; h < R; ++h) {
-    float* to = results[group][h];
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int e = 0; e < Own::E; ++e) to[(n * L + lane) * Own::E + e] = own.o[h][n][e];
-    if (lane == 0) to[kColumns] = own.m[h], to[kColumns + 1] = own.l[h];
-  }
+  store_result<T, L, N, R>(results[group], own, lane);
   if (split == p.splits - 1 && chunk == 0 && p.new_key.data) write_token(p, row, b, g);
   __syncthreads();
 

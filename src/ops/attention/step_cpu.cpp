@@ -1,14 +1,13 @@
 #include "ops/attention/step_cpu.h"
 
 #include <ATen/Functions.h>
-#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
 #include <limits>
 
+#include "core/threads.h"
 #include "ops/attention/plain.h"
 #include "ops/attention/vectors.h"
 
@@ -150,36 +149,13 @@ auto chosen_loop() {
   return avx512 ? &add_avx512<A, T> : avx2 ? &add_avx2<A, T> : &add_plain<A, T>;
 }
 
-// The OpenMP runtime that torch uses. This program is built without OpenMP, so at::parallel_for
-// would have one thread here. A second pool of threads would compete with torch's threads, which
-// spin on the same cores.
-using Parallel = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
-Parallel torch_threads() {
-  static const Parallel parallel = [] {
-    void* runtime = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    return reinterpret_cast<Parallel>(dlsym(runtime ? runtime : RTLD_DEFAULT, "GOMP_parallel"));
-  }();
-  return parallel;
-}
-
 // f(i) for i < n; on torch's threads if there are enough bytes to read.
 template <class F>
 void for_each_task(int64_t n, int64_t bytes, const F& f) {
-  struct Shared {
-    const F& f;
-    int64_t n;
-    std::atomic<int64_t> next = 0;
-  } shared{f, n};
-  const auto work = [](void* context) {
-    Shared& all = *static_cast<Shared*>(context);
-    for (int64_t i = all.next++; i < all.n; i = all.next++) all.f(i);
-  };
-  const int64_t threads = std::min<int64_t>({at::get_num_threads(), n, bytes / kGrain});
-  if (threads <= 1 || at::in_parallel_region() || torch_threads() == nullptr) {
-    work(&shared);
-  } else {
-    torch_threads()(work, &shared, unsigned(threads), 0);
-  }
+  std::atomic<int64_t> next = 0;
+  on_threads(std::min(n, bytes / kGrain), [&](const Team&) {
+    for (int64_t i = next++; i < n; i = next++) f(i);
+  });
 }
 
 template <class T>

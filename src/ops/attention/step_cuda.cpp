@@ -133,19 +133,18 @@ at::Tensor zero_counters(int64_t count, const at::TensorOptions& like, cudaStrea
   return own;
 }
 
-Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
-  const at::NoGradGuard none;
-  const c10::cuda::CUDAGuard device(in.v.device());
-  const at::Tensor q = readable(in.q), k = readable(in.k), v = readable(in.v);
-  const int64_t B = q.size(0), H = q.size(2), G = k.size(2), K = q.size(3), V = v.size(3);
+// The token, without a cache and results.
+cuda::AttentionStep token_problem(
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale, const Options& o
+) {
   cuda::AttentionStep p{};
-  p.B = B;
-  p.G = int(G);
-  p.r = int(H / G);
-  p.K = int(K);
-  p.V = int(V);
+  p.B = q.size(0);
+  p.G = int(k.size(2));
+  p.r = int(q.size(2) / k.size(2));
+  p.K = int(q.size(3));
+  p.V = int(v.size(3));
   p.window = o.window;
-  p.scale = float(attention_scale(in, o));
+  p.scale = float(scale);
   p.clamp = o.clamp ? float(*o.clamp) : std::numeric_limits<float>::infinity();
   p.type = v.scalar_type() == at::kFloat  ? cuda::Element::f32
            : v.scalar_type() == at::kHalf ? cuda::Element::f16
@@ -153,6 +152,15 @@ Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
   p.q = token(q);
   p.k = token(k);
   p.v = token(v);
+  return p;
+}
+
+Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
+  const at::NoGradGuard none;
+  const c10::cuda::CUDAGuard device(in.v.device());
+  const at::Tensor q = readable(in.q), k = readable(in.k), v = readable(in.v);
+  const int64_t B = q.size(0), H = q.size(2), G = k.size(2), V = v.size(3);
+  cuda::AttentionStep p = token_problem(q, k, v, attention_scale(in, o), o);
   at::Tensor keys, values, seen;
   Sinks sinks;
   if (!state.empty()) {

@@ -161,27 +161,21 @@ __device__ Pair sums_from(Pair x, const Place& me) {
   return {after + x.b + x.a, after + x.b};
 }
 
-// A block owns one chunk of one head. Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then
-// dq of the other keys. Groups 2 and 3 compute dk of the same keys, and begin with the terms that need no scores.
+// The copies of a chunk: its tokens, the state S that enters it and the gradient Z of the state that leaves it.
 template <int kKeys, int kValues>
-__global__ void __launch_bounds__(kBlock, 1)
-    gradient_kernel(const __grid_constant__ DeltaChunks p) {
-  HORNER_DYNAMIC_MEMORY(memory);
-  const uint32_t aside = (1024 - shared_address(memory) % 1024) % 1024;  // aligns the tiles
-  Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory + aside);
-  const Place me(int(threadIdx.x));
-  const Reader reader(me);
-  const unsigned slot = blockIdx.x / unsigned(p.H);
-  const Heads h(int(blockIdx.x % unsigned(p.H)), 1);
-  const Chunk c = chunk_at(p.sequences, slot);
-  if (c.rows <= 0) return;
-  const uint32_t qs = shared_address(m.q), ks = shared_address(m.k), dos = shared_address(m.out),
-                 dvs = shared_address(m.dv), es = shared_address(m.error);
-  load_chunk<kKeys / 64, kBlock>(qs, p.q, c, h, 0, p.K, me);
-  load_chunk<kKeys / 64, kBlock>(ks, p.k, c, h, 0, p.K, me);
-  load_chunk<kValues / 64, kBlock>(dos, p.out, c, h, 0, p.V, me);
-  load_chunk<kValues / 64, kBlock>(dvs, p.dv, c, h, 0, p.V, me);
-  load_chunk<kValues / 64, kBlock>(es, p.error, c, h, 0, p.V, me);
+__device__ __forceinline__ void load(
+    Memory<kKeys, kValues>& m,
+    const DeltaChunks& p,
+    const Chunk& c,
+    const Heads& h,
+    unsigned slot,
+    const Place& me
+) {
+  load_chunk<kKeys / 64, kBlock>(shared_address(m.q), p.q, c, h, 0, p.K, me);
+  load_chunk<kKeys / 64, kBlock>(shared_address(m.k), p.k, c, h, 0, p.K, me);
+  load_chunk<kValues / 64, kBlock>(shared_address(m.out), p.out, c, h, 0, p.V, me);
+  load_chunk<kValues / 64, kBlock>(shared_address(m.dv), p.dv, c, h, 0, p.V, me);
+  load_chunk<kValues / 64, kBlock>(shared_address(m.error), p.error, c, h, 0, p.V, me);
   const int64_t state = (int64_t(slot) * p.H + h.own) * kKeys * kValues;
   load_matrix<kKeys / 64, kValues, kBlock>(
       shared_address(m.S), static_cast<const __nv_bfloat16*>(p.S) + state, me
@@ -190,62 +184,104 @@ __global__ void __launch_bounds__(kBlock, 1)
       shared_address(m.Z), static_cast<const __nv_bfloat16*>(p.Z) + state, me
   );
   copy_commit();
-  if (me.warp == 0) {
-    const Numbers x = load_numbers(p, c, h, me);
-    const Since d = sum_decays(x.g, me);
-    reinterpret_cast<float2*>(m.G)[me.lane] = d.G;
-    reinterpret_cast<float2*>(m.b)[me.lane] = x.b;
-    reinterpret_cast<float2*>(m.read)[me.lane] = {exp2_fast(d.G.x), exp2_fast(d.G.y)};
-    reinterpret_cast<float2*>(m.until)[me.lane] = {
-        exp2_fast(d.all - d.G.x), exp2_fast(d.all - d.G.y)};
-    if (me.lane == 0) m.kept = exp2_fast(d.all);
-  }
-  copy_wait<0>();
-  show_tiles();
-  __syncthreads();
+  if (me.warp != 0) return;
+  const Numbers x = load_numbers(p, c, h, me);
+  const Since d = sum_decays(x.g, me);
+  reinterpret_cast<float2*>(m.G)[me.lane] = d.G;
+  reinterpret_cast<float2*>(m.b)[me.lane] = x.b;
+  reinterpret_cast<float2*>(m.read)[me.lane] = {exp2_fast(d.G.x), exp2_fast(d.G.y)};
+  reinterpret_cast<float2*>(m.until)[me.lane] = {
+      exp2_fast(d.all - d.G.x), exp2_fast(d.all - d.G.y)};
+  if (me.lane == 0) m.kept = exp2_fast(d.all);
+}
 
-  // With 64 keys, groups 1 and 3 compute the same as groups 0 and 2, and do not store it.
-  const int group = me.warp / 4, stripe = me.warp % 4, part = group % 2, tile = part % (kKeys / 64);
-  const uint32_t q = qs + tile * kTileBytes, k = ks + tile * kTileBytes;
-  const uint32_t S = shared_address(m.S[tile]), Z = shared_address(m.Z[tile]);
-  const uint32_t dP = shared_address(m.dP), D = shared_address(m.D);
-  constexpr int kOverKeys = kKeys / 16, kOverValues = kValues / 16;  // steps of products
+// Which 64 keys of dq or dk a group of warps owns. With 64 keys, groups 1 and 3 compute the same as groups 0 and 2, and do
+// not store it.
+template <int kKeys>
+struct Part {
+  int group, stripe, part, tile;
+  __device__ explicit Part(const Place& me)
+      : group(me.warp / 4), stripe(me.warp % 4), part(group % 2), tile(part % (kKeys / 64)) {}
+  __device__ bool stores() const { return part == tile; }
+};
+
+// Groups 0 and 1: dP and D with their sums, then dq = e^G (dO S^T) + dP K.
+template <int kKeys, int kValues>
+__device__ __forceinline__ void compute_dq(
+    Memory<kKeys, kValues>& m,
+    const DeltaChunks& p,
+    const Chunk& c,
+    const Heads& h,
+    const Part<kKeys>& own,
+    const Reader& reader,
+    const Place& me
+) {
+  const bool second = own.group == 1;
+  const uint32_t qs = shared_address(m.q), ks = shared_address(m.k), out = shared_address(m.out);
   Product x, y;
-  if (group < 2) {
-    begin_products();
-    multiply_tiles<false, false, kOverKeys>(x, group ? ks : qs, ks, false, reader, me);
-    multiply_tiles<false, false, kOverValues>(y, group ? dvs : dos, es, false, reader, me);
-    finish_products(x, y);
-    unsigned char* scores = group ? m.D : m.dP;
-    score_gradient(m, x, y, scores, group ? -1.f : p.scale, group == 1, stripe, me);
-    show_tiles();
-    begin_products();
-    multiply_tiles<false, true, kOverValues>(x, dos, S, false, reader, me);
-    finish_products(x, x);
-    weigh_rows(x, m.read, p.scale, m.q[tile], m.rho[part], stripe, me);
-    block_sync();
-    begin_products();
-    multiply_tiles<false, true, 4>(x, dP, k, true, reader, me);
-    finish_products(x, x);
-    if (part == tile) store_rows(x, p.dq, c, h, 64 * tile, p.K, stripe, me);
-  } else {
-    begin_products();
-    multiply_tiles<false, true, kOverValues>(x, es, Z, false, reader, me);
-    multiply_tiles<false, true, kOverValues>(y, dvs, S, false, reader, me);
-    finish_products(x, y);
-    weigh_rows(x, m.until, 1.f, m.k[tile], m.kappa[part], stripe, me);
-    weigh_rows(y, m.read, -1.f, m.k[tile], m.rho[2 + part], stripe, me);
-    const float b[2] = {m.b[16 * stripe + me.r], m.b[16 * stripe + me.r + 8]};
+  begin_products();
+  multiply_tiles<false, false, kKeys / 16>(x, second ? ks : qs, ks, false, reader, me);
+  multiply_tiles<false, false, kValues / 16>(
+      y, second ? shared_address(m.dv) : out, shared_address(m.error), false, reader, me
+  );
+  finish_products(x, y);
+  score_gradient(m, x, y, second ? m.D : m.dP, second ? -1.f : p.scale, second, own.stripe, me);
+  show_tiles();
+  begin_products();
+  multiply_tiles<false, true, kValues / 16>(
+      x, out, shared_address(m.S[own.tile]), false, reader, me
+  );
+  finish_products(x, x);
+  weigh_rows(x, m.read, p.scale, m.q[own.tile], m.rho[own.part], own.stripe, me);
+  block_sync();
+  begin_products();
+  multiply_tiles<false, true, 4>(
+      x, shared_address(m.dP), ks + own.tile * kTileBytes, true, reader, me
+  );
+  finish_products(x, x);
+  if (own.stores()) store_rows(x, p.dq, c, h, 64 * own.tile, p.K, own.stripe, me);
+}
+
+// Groups 2 and 3: dk = b e^{G_C-G} (E Z^T) - e^G (dV S^T) + dP^T Q + (D + D^T) K.
+template <int kKeys, int kValues>
+__device__ __forceinline__ void compute_dk(
+    Memory<kKeys, kValues>& m,
+    const DeltaChunks& p,
+    const Chunk& c,
+    const Heads& h,
+    const Part<kKeys>& own,
+    const Reader& reader,
+    const Place& me
+) {
+  const uint32_t dP = shared_address(m.dP), D = shared_address(m.D);
+  const uint32_t q = shared_address(m.q) + own.tile * kTileBytes;
+  const uint32_t k = shared_address(m.k) + own.tile * kTileBytes;
+  Product x, y;
+  begin_products();
+  multiply_tiles<false, true, kValues / 16>(
+      x, shared_address(m.error), shared_address(m.Z[own.tile]), false, reader, me
+  );
+  multiply_tiles<false, true, kValues / 16>(
+      y, shared_address(m.dv), shared_address(m.S[own.tile]), false, reader, me
+  );
+  finish_products(x, y);
+  weigh_rows(x, m.until, 1.f, m.k[own.tile], m.kappa[own.part], own.stripe, me);
+  weigh_rows(y, m.read, -1.f, m.k[own.tile], m.rho[2 + own.part], own.stripe, me);
+  const float b[2] = {m.b[16 * own.stripe + me.r], m.b[16 * own.stripe + me.r + 8]};
 #pragma unroll
-    for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + y[e / 4][e % 4];
-    block_sync();
-    begin_products();
-    multiply_tiles<true, true, 4>(x, dP, q, true, reader, me);
-    multiply_tiles<false, true, 4>(x, D, k, true, reader, me);
-    multiply_tiles<true, true, 4>(x, D, k, true, reader, me);
-    finish_products(x, x);
-    if (part == tile) store_rows(x, p.dk, c, h, 64 * tile, p.K, stripe, me);
-  }
+  for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + y[e / 4][e % 4];
+  block_sync();
+  begin_products();
+  multiply_tiles<true, true, 4>(x, dP, q, true, reader, me);
+  multiply_tiles<false, true, 4>(x, D, k, true, reader, me);
+  multiply_tiles<true, true, 4>(x, D, k, true, reader, me);
+  finish_products(x, x);
+  if (own.stores()) store_rows(x, p.dk, c, h, 64 * own.tile, p.K, own.stripe, me);
+}
+
+// <Z, S>, one share per warp.
+template <int kKeys, int kValues>
+__device__ __forceinline__ void sum_flow(Memory<kKeys, kValues>& m, const Place& me) {
   float flow = 0.f;
   for (int e = me.thread; e < kKeys * kValues / 8; e += kBlock) {
     const uint4 a = reinterpret_cast<const uint4*>(m.S)[e];
@@ -256,9 +292,17 @@ __global__ void __launch_bounds__(kBlock, 1)
 #pragma unroll
   for (int d = 1; d < 32; d *= 2) flow += __shfl_xor_sync(~0u, flow, d);
   if (me.lane == 0) m.flow[me.warp] = flow;
-  __syncthreads();
-  if (me.warp != 0) return;
+}
 
+// One warp: dbeta = kappa + column sums of F, dg = sum_{t>=i} rho_t + sum_{s<i} inner_s + e^{G_C} <Z, S>.
+template <int kKeys, int kValues>
+__device__ __forceinline__ void store_numbers(
+    const Memory<kKeys, kValues>& m,
+    const DeltaChunks& p,
+    const Chunk& c,
+    const Heads& h,
+    const Place& me
+) {
   const auto token = [&](int t, float& rho, float& inner, float& dbeta) {
     rho = 0.f;
     float kappa = 0.f, column = 0.f;
@@ -289,6 +333,35 @@ __global__ void __launch_bounds__(kBlock, 1)
     p.dbeta[token_head + p.H] = dbeta.b;
     if (p.dg) p.dg[token_head + p.H] = later.b + earlier.b + past;
   }
+}
+
+// A block owns one chunk of one head. Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then
+// dq of the other keys. Groups 2 and 3 compute dk of the same keys, and begin with the terms that need no scores.
+template <int kKeys, int kValues>
+__global__ void __launch_bounds__(kBlock, 1)
+    gradient_kernel(const __grid_constant__ DeltaChunks p) {
+  HORNER_DYNAMIC_MEMORY(memory);
+  const uint32_t aside = (1024 - shared_address(memory) % 1024) % 1024;  // aligns the tiles
+  Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory + aside);
+  const Place me(int(threadIdx.x));
+  const Reader reader(me);
+  const unsigned slot = blockIdx.x / unsigned(p.H);
+  const Heads h(int(blockIdx.x % unsigned(p.H)), 1);
+  const Chunk c = chunk_at(p.sequences, slot);
+  if (c.rows <= 0) return;
+  load(m, p, c, h, slot, me);
+  copy_wait<0>();
+  show_tiles();
+  __syncthreads();
+  const Part<kKeys> own(me);
+  if (own.group < 2) {
+    compute_dq(m, p, c, h, own, reader, me);
+  } else {
+    compute_dk(m, p, c, h, own, reader, me);
+  }
+  sum_flow(m, me);
+  __syncthreads();
+  if (me.warp == 0) store_numbers(m, p, c, h, me);
 }
 
 template <int kKeys, int kValues>

@@ -36,6 +36,55 @@ __device__ void weigh(
   }
 }
 
+// d = rows of the warp's tokens times k^T.
+template <int kKeys>
+__device__ __forceinline__ void multiply_keys(
+    Product& d, uint32_t rows, const Memory<kKeys>& m, const Reader& reader, const Place& me
+) {
+#pragma unroll
+  for (int j = 0; j < kKeys / 16; ++j) {
+    uint32_t a[4];
+    load_rows(a, rows, me.warp, j, reader);
+    add_rows(d, a, shared_address(m.k), j, 0, reader);
+  }
+}
+
+// L_ts = M_ts k_t.k_s b_s, s < t, to shared memory.
+template <int kKeys>
+__device__ __forceinline__ void compute_L(Memory<kKeys>& m, const Reader& reader, const Place& me) {
+  Product L = {};
+  multiply_keys(L, shared_address(m.k), m, reader, me);
+  weigh(L, me.warp, true, m.G, m.b, me);
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      *reinterpret_cast<float2*>(&m.L[16 * me.warp + me.r + 8 * half][8 * n + 2 * me.i]) = {
+          L[n][2 * half], L[n][2 * half + 1]};
+    }
+  }
+}
+
+// P_ts = scale M_ts q_t.k_s b_s, s <= t, to memory.
+template <int kKeys>
+__device__ __forceinline__ void store_scores(
+    __nv_bfloat16* to, float scale, Memory<kKeys>& m, const Reader& reader, const Place& me
+) {
+  Product P = {};
+  multiply_keys(P, shared_address(m.q), m, reader, me);
+  weigh(P, me.warp, false, m.G, m.b, me);
+  __nv_bfloat16* rows = to + (16 * me.warp + me.r) * 64;
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) P[2 * j][e] *= scale, P[2 * j + 1][e] *= scale;
+    uint32_t a[4];
+    round_columns(a, P, j);
+    store_sixteen(rows + 16 * j, a[0], a[2], true, 16, me);
+    store_sixteen(rows + 8 * 64 + 16 * j, a[1], a[3], true, 16, me);
+  }
+}
+
 // A block owns one chunk of one head. A warp owns 16 of its tokens, then a column of blocks of the inverse.
 template <int kKeys>
 __global__ void __launch_bounds__(kBlock, 4) solve_kernel(const __grid_constant__ DeltaChunks p) {
@@ -62,42 +111,8 @@ __global__ void __launch_bounds__(kBlock, 4) solve_kernel(const __grid_constant_
   copy_wait<0>();
   __syncthreads();
 
-  const auto products = [&](Product& d, uint32_t rows) {  // of the warp's tokens, with k
-#pragma unroll
-    for (int j = 0; j < kKeys / 16; ++j) {
-      uint32_t a[4];
-      load_rows(a, rows, me.warp, j, reader);
-      add_rows(d, a, shared_address(m.k), j, 0, reader);
-    }
-  };
-  {
-    Product L = {};
-    products(L, shared_address(m.k));
-    weigh(L, me.warp, true, m.G, m.b, me);
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        *reinterpret_cast<float2*>(&m.L[16 * me.warp + me.r + 8 * half][8 * n + 2 * me.i]) = {
-            L[n][2 * half], L[n][2 * half + 1]};
-      }
-    }
-  }
-  {
-    Product P = {};
-    products(P, shared_address(m.q));
-    weigh(P, me.warp, false, m.G, m.b, me);
-    __nv_bfloat16* rows = square(p.scores, p, slot, h) + (16 * me.warp + me.r) * 64;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) P[2 * j][e] *= p.scale, P[2 * j + 1][e] *= p.scale;
-      uint32_t a[4];
-      round_columns(a, P, j);
-      store_sixteen(rows + 16 * j, a[0], a[2], true, 16, me);
-      store_sixteen(rows + 8 * 64 + 16 * j, a[1], a[3], true, 16, me);
-    }
-  }
+  compute_L(m, reader, me);
+  store_scores(square(p.scores, p, slot, h), p.scale, m, reader, me);
   __syncthreads();  // L is complete, and q has been read
   solve_diagonal(m, me.warp, me);
   __syncthreads();

@@ -10,6 +10,60 @@ namespace {
 
 constexpr int kThreads = 256, kLanes = 16, kColumns = 4 * kLanes, kParts = kThreads / kLanes;
 
+// x S over the rows of one thread.
+template <int kRows>
+__device__ __forceinline__ float4 product(const float* x, const float4 (&S)[kRows], int part) {
+  float4 sum = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+  for (int j = 0; j < kRows; ++j) {
+    const float a = x[part + kParts * j];
+    sum.x += a * S[j].x, sum.y += a * S[j].y, sum.z += a * S[j].z, sum.w += a * S[j].w;
+  }
+  return sum;
+}
+
+// S = a S, one decay a row
+template <int kRows>
+__device__ __forceinline__ void decay_rows(
+    float4 (&S)[kRows], const float* decays, int K, int part
+) {
+#pragma unroll
+  for (int j = 0; j < kRows; ++j) {
+    const float a = decays[min(part + kParts * j, K - 1)];  // rows from K on are 0
+    S[j].x *= a, S[j].y *= a, S[j].z *= a, S[j].w *= a;
+  }
+}
+
+// e = v - a k S, then S = a S + b k^T e, stored at p.last + corner.
+template <int kRows>
+__device__ __forceinline__ void update(
+    float4 (&S)[kRows],
+    float4& e,
+    float a,
+    float beta,
+    const float4 (&known)[kParts][kLanes],
+    const float* keys,
+    const DeltaStep& p,
+    int64_t corner,
+    bool inside,
+    int part,
+    int lane
+) {
+#pragma unroll 4
+  for (int m = 0; m < kParts; ++m) {
+    const float4 u = known[m][lane];
+    e.x -= a * u.x, e.y -= a * u.y, e.z -= a * u.z, e.w -= a * u.w;
+  }
+  float* to = p.last + corner;
+#pragma unroll
+  for (int j = 0; j < kRows; ++j, to += kParts * p.V) {
+    const float x = beta * keys[part + kParts * j];
+    S[j].x = a * S[j].x + x * e.x, S[j].y = a * S[j].y + x * e.y;
+    S[j].z = a * S[j].z + x * e.z, S[j].w = a * S[j].w + x * e.w;
+    if (p.last && inside && part + kParts * j < p.K) __stcs(reinterpret_cast<float4*>(to), S[j]);
+  }
+}
+
 // A block owns 64 columns of the state of one (b, key/value head). A thread owns four columns of every 16th row, in
 // registers. The query heads of a group read the state one after the other.
 template <class T, int kRows, bool kPerKey>
@@ -27,15 +81,6 @@ __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
   };
   const int64_t corner = (int64_t(state) * p.K + part) * p.V + column;
   float4 S[kRows];
-  const auto product = [&](const float(&x)[kParts * kRows]) {
-    float4 sum = {0.f, 0.f, 0.f, 0.f};
-#pragma unroll
-    for (int j = 0; j < kRows; ++j) {
-      const float a = x[part + kParts * j];
-      sum.x += a * S[j].x, sum.y += a * S[j].y, sum.z += a * S[j].z, sum.w += a * S[j].w;
-    }
-    return sum;
-  };
   const float* from = p.first + corner;
 #pragma unroll
   for (int j = 0; j < kRows; ++j, from += kParts * p.V) {
@@ -56,36 +101,19 @@ __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
     __shared__ float decays[kParts * kRows];
     if (own < p.K) decays[own] = expf(p.g[int64_t(state) * p.K + own]);
     __syncthreads();
-#pragma unroll
-    for (int j = 0; j < kRows; ++j) {
-      const float a = decays[min(part + kParts * j, p.K - 1)];  // rows from K on are 0
-      S[j].x *= a, S[j].y *= a, S[j].z *= a, S[j].w *= a;
-    }
+    decay_rows(S, decays, p.K, part);
   } else {
     __syncthreads();
   }
-  known[part][lane] = product(keys);
+  known[part][lane] = product(keys, S, part);
   for (int n = 0; n < group; ++n) {
     if (n > 0 && own < kParts * kRows) queries[own] = load(row(p.q, head * group + n));
     __syncthreads();
     if (n == 0) {
       const float a = kPerKey ? 1.f : expf(g);
-#pragma unroll 4
-      for (int m = 0; m < kParts; ++m) {  // e = v - a k S
-        const float4 u = known[m][lane];
-        e.x -= a * u.x, e.y -= a * u.y, e.z -= a * u.z, e.w -= a * u.w;
-      }
-      float* to = p.last + corner;
-#pragma unroll
-      for (int j = 0; j < kRows; ++j, to += kParts * p.V) {  // S = a S + b k^T e
-        const float x = beta * keys[part + kParts * j];
-        S[j].x = a * S[j].x + x * e.x, S[j].y = a * S[j].y + x * e.y;
-        S[j].z = a * S[j].z + x * e.z, S[j].w = a * S[j].w + x * e.w;
-        if (p.last && inside && part + kParts * j < p.K)
-          __stcs(reinterpret_cast<float4*>(to), S[j]);
-      }
+      update(S, e, a, beta, known, keys, p, corner, inside, part, lane);
     }
-    asked[part][lane] = product(queries);
+    asked[part][lane] = product(queries, S, part);
     __syncthreads();
     const int c = int(threadIdx.x), at = column - 4 * lane + c;
     if (c >= kColumns || at >= p.V) continue;

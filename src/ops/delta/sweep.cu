@@ -203,7 +203,118 @@ __device__ void round_state(uint32_t (&a)[kKeys / 16][4], const Transposed<kKeys
   for (int j = 0; j < kKeys / 16; ++j) round_columns(a[j], S[j / 4], j % 4);
 }
 
-// kQueries: o is wanted; else E and the states are.
+// E = v - E, from K S decayed to each token.
+__device__ __forceinline__ void subtract_from(Product& E, const uint32_t (&v)[4][4]) {
+#pragma unroll
+  for (int e = 0; e < 16; ++e) {
+    float* two = E[e / 2] + 2 * (e % 2);
+    two[0] = low_half(v[e / 4][e % 4]) - two[0];
+    two[1] = high_half(v[e / 4][e % 4]) - two[1];
+  }
+}
+
+template <int kKeys>
+__device__ __forceinline__ void fence_state(Transposed<kKeys>& S) {
+#pragma unroll
+  for (int n = 0; n < kKeys / 64; ++n) fence_product(S[n]);
+}
+
+// S += x^T rows, for each 64 keys of the rows.
+template <int kKeys>
+__device__ __forceinline__ void add_columns(
+    Transposed<kKeys>& S, const uint32_t (&rows)[4][4], uint32_t x, const Reader& reader
+) {
+#pragma unroll
+  for (int n = 0; n < kKeys / 64; ++n)
+    multiply_columns<true>(S[n], rows, x + n * kTileBytes, false, reader);
+}
+
+// E = A (V - e^G K S), from K S; meanwhile S is decayed to the chunk's end. Also waits for O. a: scratch.
+template <int kKeys, bool kQueries, bool kPerKey>
+__device__ __forceinline__ void solve_errors(
+    Product& E,
+    Product& O,
+    Transposed<kKeys>& S,
+    uint32_t (&a)[4][4],
+    const Stage<kKeys, kQueries, kPerKey>& s,
+    const TokenFactors<kKeys, kPerKey>& f,
+    const Reader& reader,
+    const Place& me
+) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
+  wait_products<1>();
+  fence_product(E);
+  if constexpr (!kPerKey) weigh_columns(E, f.read, me);
+  subtract_from(E, a);  // V - e^G K S
+  round_all(a, E);
+  begin_products();
+  multiply_rows<false>(E, a, shared_address(s.inverse), true, reader);
+  commit_products();
+  keep<kKeys>(S, f, me);
+  wait_products<0>();
+  fence_product(E);
+  fence_product(O);
+}
+
+// Chunk i: E = A (V - e^G K S), o or the state that enters, S'. kQueries: o is wanted; else E and the states are.
+template <int kKeys, bool kQueries, bool kPerKey>
+__device__ __forceinline__ void forward_chunk(
+    Transposed<kKeys>& S,
+    const Stage<kKeys, kQueries, kPerKey>& s,
+    const TokenFactors<kKeys, kPerKey>& f,
+    const DeltaChunks& p,
+    const Job& job,
+    int i,
+    const Reader& reader,
+    const Place& me
+) {
+  const Chunk c = chunk_at(job.span, i);
+  const uint32_t ks = shared_address(s.k);
+  Product E, O;
+  uint32_t state[kKeys / 16][4], a[4][4];
+  round_state<kKeys>(state, S);
+  if constexpr (!kQueries && kPerKey) store_state<kKeys, kPerKey>(p.S, state, p, job, i, me);
+  begin_products();
+  multiply_rows<false>(E, state, ks, false, reader);  // K S
+  commit_products();
+  if constexpr (kQueries)
+    multiply_rows<false>(O, state, shared_address(s.q), false, reader);  // Q S
+  commit_products();
+  if constexpr (!kQueries && !kPerKey) store_state<kKeys, kPerKey>(p.S, state, p, job, i, me);
+  solve_errors<kKeys, kQueries, kPerKey>(E, O, S, a, s, f, reader, me);
+  uint32_t weighed[4][4];
+  round_all(a, E);
+  if constexpr (!kPerKey) {
+    weigh_columns(E, f.write, me);
+    round_all(weighed, E);
+  }
+  if constexpr (kQueries && !kPerKey) {
+    weigh_columns(O, f.read, me);
+#pragma unroll
+    for (int e = 0; e < 32; ++e) O[e / 4][e % 4] *= p.scale;
+  }
+  begin_products();
+  if constexpr (kQueries) multiply_rows<true>(O, a, shared_address(s.scores), true, reader);
+  commit_products();
+  if constexpr (kPerKey)  // S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
+    add_columns<kKeys>(S, a, shared_address(s.written), reader);
+  else
+    add_columns<kKeys>(S, weighed, ks, reader);
+  commit_products();
+  if constexpr (kQueries) {
+    wait_products<1>();
+    fence_product(O);
+    uint32_t(&free)[4][4] = kPerKey ? weighed : a;  // the other one is still read
+    round_all(free, O);
+    store_tokens(free, p.out, c, job.h, job.column, p.V, me);
+  } else {
+    store_tokens(a, p.error, c, job.h, job.column, p.V, me);
+  }
+  wait_products<0>();
+  fence_state<kKeys>(S);
+}
+
 template <int kKeys, bool kQueries, bool kPerKey>
 __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constant__ DeltaChunks p) {
   auto& m = memory<Memory<kKeys, kQueries, kPerKey>>();
@@ -216,82 +327,13 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
   for (int i = 0; i < job.chunks; ++i) {
     const Place me(opaque(int(threadIdx.x)));  // keep no addresses in registers
     const Reader reader(me);
-    const Chunk c = chunk_at(job.span, i);
     wait_copies();
     if (i + 1 < job.chunks)
       load_stage<kKeys, kQueries, kPerKey>(m, (i + 1) & 1, p, p.v, job, i + 1, me);
     copy_commit();
-    const Stage<kKeys, kQueries, kPerKey>& s = m.stage[i & 1];
-    const TokenFactors<kKeys, kPerKey>& f = m.factors[i & 1];
-    const uint32_t ks = shared_address(s.k);
-    Product E, O;
-    uint32_t state[kKeys / 16][4], a[4][4];
-    round_state<kKeys>(state, S);
-    if constexpr (!kQueries && kPerKey) store_state<kKeys, kPerKey>(p.S, state, p, job, i, me);
-    begin_products();
-    multiply_rows<false>(E, state, ks, false, reader);  // K S
-    commit_products();
-    if constexpr (kQueries)
-      multiply_rows<false>(O, state, shared_address(s.q), false, reader);  // Q S
-    commit_products();
-    if constexpr (!kQueries && !kPerKey) store_state<kKeys, kPerKey>(p.S, state, p, job, i, me);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
-    wait_products<1>();
-    fence_product(E);
-    if constexpr (!kPerKey) weigh_columns(E, f.read, me);
-#pragma unroll
-    for (int e = 0; e < 16; ++e) {  // V - e^G K S
-      float* two = E[e / 2] + 2 * (e % 2);
-      two[0] = low_half(a[e / 4][e % 4]) - two[0];
-      two[1] = high_half(a[e / 4][e % 4]) - two[1];
-    }
-    round_all(a, E);
-    begin_products();
-    multiply_rows<false>(E, a, shared_address(s.inverse), true, reader);
-    commit_products();
-    keep<kKeys>(S, f, me);
-    wait_products<0>();
-    fence_product(E);
-    fence_product(O);
-    uint32_t weighed[4][4];
-    round_all(a, E);
-    if constexpr (!kPerKey) {
-      weigh_columns(E, f.write, me);
-      round_all(weighed, E);
-    }
-    if constexpr (kQueries && !kPerKey) {
-      weigh_columns(O, f.read, me);
-#pragma unroll
-      for (int e = 0; e < 32; ++e) O[e / 4][e % 4] *= p.scale;
-    }
-    begin_products();
-    if constexpr (kQueries) multiply_rows<true>(O, a, shared_address(s.scores), true, reader);
-    commit_products();
-#pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n) {  // S' = e^{G_C} S + K^T diag(b e^{G_C-G}) E
-      if constexpr (kPerKey)
-        multiply_columns<true>(S[n], a, shared_address(s.written[n]), false, reader);
-      else
-        multiply_columns<true>(S[n], weighed, ks + n * kTileBytes, false, reader);
-    }
-    commit_products();
-    if constexpr (kQueries) {
-      wait_products<1>();
-      fence_product(O);
-      if constexpr (kPerKey) {  // a is still read
-        round_all(weighed, O);
-        store_tokens(weighed, p.out, c, job.h, job.column, p.V, me);
-      } else {
-        round_all(a, O);
-        store_tokens(a, p.out, c, job.h, job.column, p.V, me);
-      }
-    } else {
-      store_tokens(a, p.error, c, job.h, job.column, p.V, me);
-    }
-    wait_products<0>();
-#pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n) fence_product(S[n]);
+    forward_chunk<kKeys, kQueries, kPerKey>(
+        S, m.stage[i & 1], m.factors[i & 1], p, job, i, reader, me
+    );
   }
   for_state<kKeys>(S, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }
@@ -299,6 +341,85 @@ __global__ void __launch_bounds__(kBlock, 2) forward_kernel(const __grid_constan
 // Bf16 pairs over tokens times a factor per token.
 __device__ uint32_t weigh_pair(uint32_t two, float2 f) {
   return pack(low_half(two) * f.x, high_half(two) * f.y);
+}
+
+// dO as operands: a, and weighed = scale e^G dO.
+template <int kKeys, bool kPerKey>
+__device__ __forceinline__ void load_gradient(
+    uint32_t (&a)[4][4],
+    uint32_t (&weighed)[4][4],
+    uint32_t rows,
+    const TokenFactors<kKeys, kPerKey>& f,
+    float scale,
+    const Reader& reader,
+    const Place& me
+) {
+#pragma unroll
+  for (int e = 0; e < 16; ++e) {
+    const int j = e / 4, t = 16 * j + 8 * (e % 4 / 2) + 2 * me.i;
+    if (e % 4 == 0) load_columns(a[j], rows, me.warp, j, reader);
+    if constexpr (!kPerKey) {
+      const float2 two = *reinterpret_cast<const float2*>(f.read + t);
+      weighed[j][e % 4] = weigh_pair(a[j][e % 4], {two.x * scale, two.y * scale});
+    }
+  }
+}
+
+// Chunk i: dV = A^T (e^{G_C-G} K Z + P^T dO), the gradient Z of the state that leaves the chunk, Z of the chunk before.
+template <int kKeys, bool kPerKey>
+__device__ __forceinline__ void reverse_chunk(
+    Transposed<kKeys>& Z,
+    const Stage<kKeys, true, kPerKey>& s,
+    const TokenFactors<kKeys, kPerKey>& f,
+    const DeltaChunks& p,
+    const Job& job,
+    int i,
+    const Reader& reader,
+    const Place& me
+) {
+  const Chunk c = chunk_at(job.span, i);
+  const uint32_t ks = shared_address(s.k), qs = shared_address(s.q);
+  Product d;
+  uint32_t state[kKeys / 16][4], a[4][4], weighed[4][4];
+  round_state<kKeys>(state, Z);
+  if constexpr (kPerKey) store_state<kKeys, kPerKey>(p.Z, state, p, job, i, me);
+  load_gradient<kKeys, kPerKey>(a, weighed, shared_address(s.v), f, p.scale, reader, me);
+  keep<kKeys>(Z, f, me);
+  begin_products();
+  if constexpr (kPerKey)
+    multiply_rows<false>(d, state, shared_address(s.written), false, reader);  // Kw Z
+  else
+    multiply_rows<false>(d, state, ks, false, reader);  // K Z
+  commit_products();
+  add_columns<kKeys>(Z, kPerKey ? a : weighed, qs, reader);  // Z += Q^T diag(scale e^G) dO
+  commit_products();
+  if constexpr (!kPerKey) store_state<kKeys, kPerKey>(p.Z, state, p, job, i, me);
+  wait_products<1>();
+  fence_product(d);
+  if constexpr (!kPerKey) weigh_columns(d, f.write, me);
+  begin_products();
+  multiply_columns<true>(d, a, shared_address(s.scores), true, reader);  // + P^T dO
+  commit_products();
+  wait_products<0>();
+  fence_product(d);
+  fence_state<kKeys>(Z);
+  round_all(a, d);
+  begin_products();
+  multiply_columns<false>(d, a, shared_address(s.inverse), true, reader);  // dV = A^T (..)
+  commit_products();
+  wait_products<0>();
+  fence_product(d);
+  round_all(a, d);
+  if constexpr (!kPerKey) weigh_columns(d, f.read, me);
+  round_all(weighed, d);
+#pragma unroll
+  for (int e = 0; e < 16; ++e) weighed[e / 4][e % 4] ^= 0x80008000u;
+  begin_products();
+  add_columns<kKeys>(Z, weighed, ks, reader);  // Z -= K^T diag(e^G) dV
+  commit_products();
+  store_tokens(a, p.dv, c, job.h, job.column, p.V, me);
+  wait_products<0>();
+  fence_state<kKeys>(Z);
 }
 
 template <int kKeys, bool kPerKey>
@@ -313,73 +434,11 @@ __global__ void __launch_bounds__(kBlock, 2) reverse_kernel(const __grid_constan
   for (int i = job.chunks - 1; i >= 0; --i) {
     const Place me(opaque(int(threadIdx.x)));
     const Reader reader(me);
-    const Chunk c = chunk_at(job.span, i);
     const int slot = (job.chunks - 1 - i) & 1;
-    const Stage<kKeys, true, kPerKey>& s = m.stage[slot];
-    const TokenFactors<kKeys, kPerKey>& f = m.factors[slot];
     wait_copies();
     if (i > 0) load_stage<kKeys, true, kPerKey>(m, slot ^ 1, p, p.out, job, i - 1, me);
     copy_commit();
-    const uint32_t ks = shared_address(s.k), qs = shared_address(s.q);
-    Product d;
-    uint32_t state[kKeys / 16][4], a[4][4], weighed[4][4];
-    round_state<kKeys>(state, Z);
-    if constexpr (kPerKey) store_state<kKeys, kPerKey>(p.Z, state, p, job, i, me);
-#pragma unroll
-    for (int e = 0; e < 16; ++e) {
-      const int j = e / 4, t = 16 * j + 8 * (e % 4 / 2) + 2 * me.i;
-      if (e % 4 == 0) load_columns(a[j], shared_address(s.v), me.warp, j, reader);
-      if constexpr (!kPerKey) {
-        const float2 two = *reinterpret_cast<const float2*>(f.read + t);
-        weighed[j][e % 4] = weigh_pair(a[j][e % 4], {two.x * p.scale, two.y * p.scale});
-      }
-    }
-    keep<kKeys>(Z, f, me);
-    begin_products();
-    if constexpr (kPerKey)
-      multiply_rows<false>(d, state, shared_address(s.written), false, reader);  // Kw Z
-    else
-      multiply_rows<false>(d, state, ks, false, reader);  // K Z
-    commit_products();
-#pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n) {  // Z += Q^T diag(scale e^G) dO
-      if constexpr (kPerKey)
-        multiply_columns<true>(Z[n], a, qs + n * kTileBytes, false, reader);
-      else
-        multiply_columns<true>(Z[n], weighed, qs + n * kTileBytes, false, reader);
-    }
-    commit_products();
-    if constexpr (!kPerKey) store_state<kKeys, kPerKey>(p.Z, state, p, job, i, me);
-    wait_products<1>();
-    fence_product(d);
-    if constexpr (!kPerKey) weigh_columns(d, f.write, me);
-    begin_products();
-    multiply_columns<true>(d, a, shared_address(s.scores), true, reader);  // + P^T dO
-    commit_products();
-    wait_products<0>();
-    fence_product(d);
-#pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n) fence_product(Z[n]);
-    round_all(a, d);
-    begin_products();
-    multiply_columns<false>(d, a, shared_address(s.inverse), true, reader);  // dV = A^T (..)
-    commit_products();
-    wait_products<0>();
-    fence_product(d);
-    round_all(a, d);
-    if constexpr (!kPerKey) weigh_columns(d, f.read, me);
-    round_all(weighed, d);
-#pragma unroll
-    for (int e = 0; e < 16; ++e) weighed[e / 4][e % 4] ^= 0x80008000u;
-    begin_products();
-#pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n)  // Z -= K^T diag(e^G) dV
-      multiply_columns<true>(Z[n], weighed, ks + n * kTileBytes, false, reader);
-    commit_products();
-    store_tokens(a, p.dv, c, job.h, job.column, p.V, me);
-    wait_products<0>();
-#pragma unroll
-    for (int n = 0; n < kKeys / 64; ++n) fence_product(Z[n]);
+    reverse_chunk<kKeys, kPerKey>(Z, m.stage[slot], m.factors[slot], p, job, i, reader, me);
   }
   for_state<kKeys>(Z, p.last, p, job, start, [](float x, float* to) { *to = x; });
 }

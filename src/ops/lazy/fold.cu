@@ -6,6 +6,64 @@
 namespace horner::cuda {
 namespace {
 
+// update (F,kMostFold): a_j m(k_j) of every token j, by rows of the state; 0 from token n on.
+template <bool kSeries, int kThreads, class Keys>
+__device__ __forceinline__ void compute_updates(
+    float* update, const LazyTokens& p, const Keys& keys, const float* left, int gates, int t
+) {
+  for_rows<kSeries, kThreads>(p, t, [&](int row, int order, int i, int j) {
+    float u[kMostFold];
+#pragma unroll
+    for (int n = 0; n < kMostFold; ++n)  // no branch, so that all loads are issued at once
+      u[n] = monomial(keys.ring + min(n, p.n - 1) * keys.stride, order, i, j);
+#pragma unroll
+    for (int n = 0; n < kMostFold; ++n) {
+      if (n >= p.n) u[n] = 0.f;
+      if (gates > 0 && n < p.n) u[n] *= left[gates == 1 ? n : n * gates + row];
+      update[row * kMostFold + n] = u[n];
+    }
+  });
+}
+
+// Four columns of every value, and 1 for the column of ones. The four lie in one row of the state or in two: `split` of them
+// in the first.
+template <class T>
+__device__ __forceinline__ void load_values(
+    float (&v)[kMostFold][4],
+    const LazyTokens& p,
+    const WaitingRows<T>& values,
+    int column,
+    int split,
+    int C
+) {
+  T raw[kMostFold][4];
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    const int own = c < split ? column + c : column + c - C;
+#pragma unroll
+    for (int j = 0; j < kMostFold; ++j)
+      raw[j][c] = values.ring[min(j, p.n - 1) * values.stride + min(own, p.V - 1)];
+#pragma unroll
+    for (int j = 0; j < kMostFold; ++j) v[j][c] = own < p.V ? wide<float>(raw[j][c]) : 1.f;
+  }
+}
+
+// s += sum_j u_j v_j for four columns; u(column, four tokens).
+template <class F>
+__device__ __forceinline__ void add_tokens(float (&s)[4], const float (&v)[kMostFold][4], F&& u) {
+#pragma unroll
+  for (int j = 0; j < kMostFold; j += 4) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const float4 a = u(c, j / 4);
+      s[c] += a.x * v[j][c];
+      s[c] += a.y * v[j + 1][c];
+      s[c] += a.z * v[j + 2][c];
+      s[c] += a.w * v[j + 3][c];
+    }
+  }
+}
+
 // A block owns one key/value head. Shared memory: units of the state that are loading; a_j m(k_j) of every token, by rows of
 // the state; decays. A thread owns four columns and keeps these columns of every value in registers.
 template <class T, bool kSeries, int kThreads, int kRing, int kBlocks>
@@ -27,32 +85,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks) fold_kernel(
     decays<kThreads>(p, WaitingRows<float>(p.ring_g, p, kv, gates), t, left, kept);
     __syncthreads();
   }
-  for_rows<kSeries, kThreads>(p, t, [&](int row, int order, int i, int j) {
-    float u[kMostFold];
-#pragma unroll
-    for (int n = 0; n < kMostFold; ++n)  // no branch, so that all loads are issued at once
-      u[n] = monomial(keys.ring + min(n, p.n - 1) * keys.stride, order, i, j);
-#pragma unroll
-    for (int n = 0; n < kMostFold; ++n) {
-      if (n >= p.n) u[n] = 0.f;
-      if (gates > 0 && n < p.n) u[n] *= left[gates == 1 ? n : n * gates + row];
-      update[row * kMostFold + n] = u[n];
-    }
-  });
-  // The four columns of a thread lie in one row or in two; `split` of them lie in the first row.
+  compute_updates<kSeries, kThreads>(update, p, keys, left, gates, t);
   int row = flat.row(part.lead + 4 * t);
   const int column = part.lead + 4 * t - row * flat.C, split = min(flat.C - column, 4);
-  T raw[kMostFold][4];
   float v[kMostFold][4];
-#pragma unroll
-  for (int c = 0; c < 4; ++c) {
-    const int own = c < split ? column + c : column + c - flat.C;
-#pragma unroll
-    for (int j = 0; j < kMostFold; ++j)
-      raw[j][c] = values.ring[min(j, p.n - 1) * values.stride + min(own, p.V - 1)];
-#pragma unroll
-    for (int j = 0; j < kMostFold; ++j) v[j][c] = own < p.V ? wide<float>(raw[j][c]) : 1.f;
-  }
+  load_values(v, p, values, column, split, flat.C);
   __syncthreads();
   const float whole = gates == 1 ? kept[0] : 1.f;
   if (t < part.lead + part.tail) {
@@ -72,24 +109,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks) fold_kernel(
 #pragma unroll
     for (int c = 1; c < 4; ++c) s[c] *= c < split ? A : below;
     const auto* upper = reinterpret_cast<const float4*>(update + row * kMostFold);
-    const auto add = [&](auto&& u) {
-#pragma unroll
-      for (int j = 0; j < kMostFold; j += 4) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          const float4 a = u(c, j / 4);
-          s[c] += a.x * v[j][c];
-          s[c] += a.y * v[j + 1][c];
-          s[c] += a.z * v[j + 2][c];
-          s[c] += a.w * v[j + 3][c];
-        }
-      }
-    };
     if (split == 4) {
-      add([&](int, int j) { return upper[j]; });
+      add_tokens(s, v, [&](int, int j) { return upper[j]; });
     } else {
       const auto* lower = upper + kMostFold / 4;
-      add([&](int c, int j) { return c < split ? upper[j] : lower[j]; });
+      add_tokens(s, v, [&](int c, int j) { return c < split ? upper[j] : lower[j]; });
     }
     *reinterpret_cast<float4*>(next + first + 4 * i * flat.stride) = {s[0], s[1], s[2], s[3]};
   }

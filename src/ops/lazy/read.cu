@@ -76,6 +76,60 @@ __device__ void read_tokens(
   sums[p.V] = sum;
 }
 
+// f(q) S of this thread's columns, from the units that stream through shared memory.
+template <class Stream>
+__device__ __forceinline__ void multiply_stream(
+    float (&y)[4], const float* feature, const int (&row)[4], const Stream& stream, const Flat& flat
+) {
+#pragma unroll 1
+  for (int i = 0; i < stream.mine; ++i, feature += flat.rows) {
+    const float4 unit = stream.take(i);
+    y[0] += feature[row[0]] * unit.x;
+    y[1] += feature[row[1]] * unit.y;
+    y[2] += feature[row[2]] * unit.z;
+    y[3] += feature[row[3]] * unit.w;
+  }
+}
+
+// Column c is the sum of shares c, c + C, ..
+__device__ __forceinline__ void store_shares(
+    float* shares, const float (&y)[4], int first, int all
+) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) shares[first + i < all ? first + i : first + i - all] = y[i];
+}
+
+// Column t of o: the shares of the threads, the numbers outside the units, the tokens that wait; divided by the normaliser.
+template <class T>
+__device__ __forceinline__ void finish(
+    const LazyRead& p,
+    const Flat& flat,
+    const FlatPart& part,
+    const float* shares,
+    const float* ends,
+    const float* sums,
+    const float* kept,
+    float& den,
+    int t,
+    int head
+) {
+  float sum = 0.f;
+  if (t < flat.C) {
+#pragma unroll 4
+    for (int r = 0; r < flat.rows; ++r) sum += shares[r * flat.C + t];
+    if (t < part.lead) sum += ends[t];
+    if (t >= flat.C - part.tail) sum += ends[part.lead + t - (flat.C - part.tail)];
+    if (p.gate == LazyGate::head) sum *= kept[0];
+    sum += sums[t];
+  }
+  if (p.normalise) {
+    if (t == p.V) den = p.clamps ? fmaxf(sum, p.eps) : sum;
+    __syncthreads();
+    sum /= den;
+  }
+  if (t < p.V) static_cast<T*>(p.o)[int64_t(head) * p.V + t] = narrow<T>(sum);
+}
+
 // A block owns a query head. kTokens threads read the tokens. The other kStream threads stream the state through shared
 // memory; its first units load while f(q) is computed.
 template <class T, bool kSeries, int kStream, int kTokens, int kRing, int kBlocks>
@@ -126,43 +180,15 @@ __global__ void __launch_bounds__(kStream + kTokens, kBlocks)
     for (int i = 0; i < 4; ++i) row[i] = flat.row(part.lead + 4 * t + i);
     meet<1, kStream>();
     float y[4] = {};
-    const float* feature = features;
-#pragma unroll 1
-    for (int i = 0; i < stream.mine; ++i, feature += flat.rows) {
-      const float4 unit = stream.take(i);
-      y[0] += feature[row[0]] * unit.x;  // f(q) S
-      y[1] += feature[row[1]] * unit.y;
-      y[2] += feature[row[2]] * unit.z;
-      y[3] += feature[row[3]] * unit.w;
-    }
+    multiply_stream(y, features, row, stream, flat);
     if (t < part.lead + part.tail) {
       const int i = t < part.lead ? t : t + 4 * part.units;
       ends[t] = p.S ? features[flat.row(i)] * p.S[part.offset + i] : 0.f;
     }
-    if (t < flat.stride) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {  // column c is the sum of shares c, c + C, ..
-        const int share = part.lead + 4 * t + i;
-        shares[share < 4 * flat.stride ? share : share - 4 * flat.stride] = y[i];
-      }
-    }
+    if (t < flat.stride) store_shares(shares, y, part.lead + 4 * t, 4 * flat.stride);
   }
   __syncthreads();
-  float sum = 0.f;
-  if (t < flat.C) {
-#pragma unroll 4
-    for (int r = 0; r < flat.rows; ++r) sum += shares[r * flat.C + t];
-    if (t < part.lead) sum += ends[t];
-    if (t >= flat.C - part.tail) sum += ends[part.lead + t - (flat.C - part.tail)];
-    if (p.gate == LazyGate::head) sum *= kept[0];
-    sum += sums[t];
-  }
-  if (p.normalise) {
-    if (t == p.V) den = p.clamps ? fmaxf(sum, p.eps) : sum;
-    __syncthreads();
-    sum /= den;
-  }
-  if (t < p.V) static_cast<T*>(p.o)[int64_t(head) * p.V + t] = narrow<T>(sum);
+  finish<T>(p, flat, part, shares, ends, sums, kept, den, t, head);
 }
 
 template <class T, bool kSeries, int kStream, int kTokens, int kRing, int kBlocks>

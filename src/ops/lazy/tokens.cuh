@@ -63,7 +63,10 @@ __device__ void decays(
     const LazyTokens& p, const WaitingRows<float>& g, int t, float* left, float* kept
 ) {
   const int gates = p.gates();
-  if (gates == 1 && t < 32) kept[0] = decay(g, p.n, [&](int j, float a) { left[j] = a; });
+  if (gates == 1 && t < 32) {
+    const float A = decay(g, p.n, [&](int j, float a) { left[j] = a; });
+    if (t == 0) kept[0] = A;
+  }
   for (int i = t; gates > 1 && i < gates; i += kThreads)
     kept[i] = decay(g, p.n, i, [&](int j, float a) { left[j * gates + i] = a; });
 }

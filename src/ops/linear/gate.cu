@@ -57,6 +57,57 @@ struct Pair {
   float a, b;  // of tokens 2 l and 2 l + 1 of a chunk
 };
 
+// X' = slope (X - sum kappa) + sum rho + known over chunks, as a scan over the lanes: lane l has chunk c = top - l. The
+// result is pi of that chunk, the flow through all of it.
+__device__ __forceinline__ float scan_chunks(
+    const ChunkedGate& p,
+    int64_t bh,
+    int64_t c,
+    int64_t bottom,
+    int64_t chunks,
+    float factor,
+    float rho_sum,
+    float kappa_sum
+) {
+  const int lane = threadIdx.x % 32;
+  float slope = 1.f, offset = 0.f, known = 0.f;
+  if (c >= bottom) {
+    const bool kept = c == chunks - 1 || c % p.each == p.each - 1;
+    if (kept) known = factor * p.product[bh * p.anchors + c / p.each];
+    const bool through = !kept && factor >= 0x1p-10f && (c > 0 || p.carried);
+    slope = through ? 1.f : 0.f;
+    offset = rho_sum + known - slope * kappa_sum;
+  }
+  const float passes = slope;
+#pragma unroll
+  for (int d = 1; d < 32; d *= 2) {
+    const float before = __shfl_up_sync(~0u, offset, d), steeper = __shfl_up_sync(~0u, slope, d);
+    if (lane >= d) {
+      offset += slope * before;
+      slope *= steeper;
+    }
+  }
+  const float entering = __shfl_up_sync(~0u, offset, 1);  // unused in lane 0: an anchor
+  return known + (passes > 0.f ? entering - kappa_sum : 0.f);
+}
+
+// dg of a lane's two tokens inside their chunk: rho of this token and later ones, kappa and inner of earlier ones.
+__device__ __forceinline__ Pair sums_inside(const Pair& rho, const Pair& kappa, const Pair& inner) {
+  const int lane = threadIdx.x % 32;
+  float later = rho.a + rho.b, earlier = kappa.a + inner.a + kappa.b + inner.b;
+#pragma unroll
+  for (int d = 1; d < 32; d *= 2) {
+    const float down = __shfl_down_sync(~0u, later, d), up = __shfl_up_sync(~0u, earlier, d);
+    if (lane + d < 32) later += down;
+    if (lane >= d) earlier += up;
+  }
+  later = __shfl_down_sync(~0u, later, 1);  // the sum over the lanes after this one
+  earlier = __shfl_up_sync(~0u, earlier, 1);
+  if (lane == 31) later = 0.f;
+  if (lane == 0) earlier = 0.f;
+  return {later + rho.b + rho.a + earlier, later + rho.b + earlier + kappa.a + inner.a};
+}
+
 // Block (n, j) owns 32 chunks of head n of g. The last of them is an anchor, so the block needs no X from later chunks. A
 // warp owns one chunk, a lane two tokens. Each warp sums its chunk, warp 0 carries X through all chunks, each warp writes dg.
 __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p) {
@@ -91,43 +142,15 @@ __global__ void __launch_bounds__(kAtOnce * 32) gate_kernel(const ChunkedGate p)
     const float r = warp_sum(rho.a + rho.b), k = warp_sum(kappa.a + kappa.b);
     if (lane == 0) rho_sum[warp] = r, kappa_sum[warp] = k;
     __syncthreads();
-    if (warp == 0) {  // X' = slope (X - sum kappa) + sum rho + known: a scan over the lanes
-      const int64_t c = top - lane;
-      float slope = 1.f, offset = 0.f, known = 0.f;
-      if (c >= bottom) {
-        const bool kept = c == chunks - 1 || c % p.each == p.each - 1;
-        if (kept) known = factor[lane] * p.product[bh * p.anchors + c / p.each];
-        const bool through = !kept && factor[lane] >= 0x1p-10f && (c > 0 || p.carried);
-        slope = through ? 1.f : 0.f;
-        offset = rho_sum[lane] + known - slope * kappa_sum[lane];
-      }
-      const float passes = slope;
-#pragma unroll
-      for (int d = 1; d < 32; d *= 2) {
-        const float before = __shfl_up_sync(~0u, offset, d),
-                    steeper = __shfl_up_sync(~0u, slope, d);
-        if (lane >= d) {
-          offset += slope * before;
-          slope *= steeper;
-        }
-      }
-      const float entering = __shfl_up_sync(~0u, offset, 1);  // unused in lane 0: an anchor
-      pi[lane] = known + (passes > 0.f ? entering - kappa_sum[lane] : 0.f);
+    if (warp == 0) {
+      pi[lane] = scan_chunks(
+          p, bh, top - lane, bottom, chunks, factor[lane], rho_sum[lane], kappa_sum[lane]
+      );
     }
     __syncthreads();
-    float later = rho.a + rho.b, earlier = kappa.a + inner.a + kappa.b + inner.b;
-#pragma unroll
-    for (int d = 1; d < 32; d *= 2) {
-      const float down = __shfl_down_sync(~0u, later, d), up = __shfl_up_sync(~0u, earlier, d);
-      if (lane + d < 32) later += down;
-      if (lane >= d) earlier += up;
-    }
-    later = __shfl_down_sync(~0u, later, 1);  // the sum over the lanes after this one
-    earlier = __shfl_up_sync(~0u, earlier, 1);
-    if (lane == 31) later = 0.f;
-    if (lane == 0) earlier = 0.f;
-    dg.a += later + rho.b + rho.a + earlier + pi[warp];
-    dg.b += later + rho.b + earlier + kappa.a + inner.a + pi[warp];
+    const Pair inside = sums_inside(rho, kappa, inner);
+    dg.a += inside.a + pi[warp];
+    dg.b += inside.b + pi[warp];
     __syncthreads();
   }
   float* to = p.dg + (b * p.T + t) * groups + group;

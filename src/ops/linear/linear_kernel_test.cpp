@@ -220,10 +220,10 @@ std::vector<Setting> settings() {
 }
 INSTANTIATE_TEST_SUITE_P(Settings, LinearKernelCuda, testing::ValuesIn(settings()));
 
-struct Way {
+struct KernelCase {
   const char *form, *gate, *norm = "none";
 };
-constexpr Way kWays[] = {
+constexpr KernelCase kKernelCases[] = {
     {"chunked kernel", "head"},
     {"chunked kernel", "head", "sum"},
     {"chunked kernel", "key"},
@@ -233,7 +233,7 @@ constexpr Way kWays[] = {
 
 TEST(LinearKernelsCuda, ResetIsAFreshStart) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
-  for (const auto& [form, gate, norm] : kWays) {
+  for (const auto& [form, gate, norm] : kKernelCases) {
     Setting s{{.B = 1, .T = 200, .H = 2, .G = 2, .K = 64, .V = 64}, gate};
     s.norm = norm;
     expect_fresh_start(find_op("linear"), sample(s), 90, form, [&](const auto&... as) {
@@ -244,7 +244,7 @@ TEST(LinearKernelsCuda, ResetIsAFreshStart) {
 
 TEST(LinearKernelsCuda, SameBitsAndAnyStrides) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
-  for (const auto& [form, gate, norm] : kWays) {
+  for (const auto& [form, gate, norm] : kKernelCases) {
     Setting s{{.B = 2, .T = 500, .H = 4, .G = 2, .K = 128, .V = 64}, gate, 0, true};
     s.norm = norm;
     Problem p = sample(s);
@@ -264,7 +264,7 @@ TEST(LinearKernelsCuda, SameBitsAndAnyStrides) {
 TEST(LinearKernelsCuda, BatchInvariant) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   setenv("HORNER_BATCH_INVARIANT", "1", 1);
-  for (const auto& [form, gate, norm] : kWays) {
+  for (const auto& [form, gate, norm] : kKernelCases) {
     Setting s{{.B = 66, .T = 2048, .H = 2, .G = 2, .K = 64, .V = 64}, gate};
     s.norm = norm;
     const Problem p = sample(s);

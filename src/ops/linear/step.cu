@@ -11,6 +11,24 @@ namespace {
 constexpr int kThreads = 256, kLanes = 16, kColumns = 4 * kLanes, kParts = kThreads / kLanes,
               kMost = 256;  // rows
 
+// x += a y
+__device__ __forceinline__ void add_scaled(float4& x, float a, const float4& y) {
+  x.x += a * y.x, x.y += a * y.y, x.z += a * y.z, x.w += a * y.w;
+}
+
+// y = scale q S: the sum over the threads of a column.
+template <class T>
+__device__ __forceinline__ void store_y(
+    const float (&parts)[kParts][kColumns], int first_column, const Sweep& p, T* y
+) {
+  const int c = int(threadIdx.x), at = first_column + c;
+  if (c >= kColumns || at >= p.N) return;
+  float all = 0.f;
+#pragma unroll
+  for (int m = 0; m < kParts; ++m) all += parts[m][c];
+  y[at] = narrow<T>(float(p.scale) * all);
+}
+
 // A block owns 64 columns of the state of one (b, key/value head). A thread owns four columns of every 16th row, in
 // registers. While the state loads, k, q and the decay are prepared in shared memory. The query heads of a group read the
 // state one after the other.
@@ -64,19 +82,12 @@ __global__ void __launch_bounds__(kThreads, kRows > 8 ? 2 : 3)
         S[j].z = a * S[j].z + key * value.z, S[j].w = a * S[j].w + key * value.w;
         if (p.last.data && inside) __stcs(unit(p.last, j), S[j]);
       }
-      const float query = queries[r];
-      sum.x += query * S[j].x, sum.y += query * S[j].y;
-      sum.z += query * S[j].z, sum.w += query * S[j].w;
+      add_scaled(sum, queries[r], S[j]);
     }
     *reinterpret_cast<float4*>(&parts[part][4 * lane]) = sum;
     __syncthreads();
-    const int c = int(threadIdx.x), at = column - 4 * lane + c;
-    if (c >= kColumns || at >= p.N) continue;
-    float all = 0.f;
-#pragma unroll
-    for (int m = 0; m < kParts; ++m) all += parts[m][c];
     T* y = static_cast<T*>(p.y.data) + b * p.y.b + (head * group + n) * p.y.h;
-    y[at] = narrow<T>(float(p.scale) * all);  // y = scale q S
+    store_y(parts, column - 4 * lane, p, y);
   }
 }
 

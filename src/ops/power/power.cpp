@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/constant.h"
 #include "ops/sample.h"
 #include "ops/weighted_sum.h"
 
@@ -50,11 +51,8 @@ Weights weights(const Inputs& in, const Options& options) {
     return g.size(-1) == K ? g : g.repeat_interleave(K, -1);
   };
   return {
-      .phi =
-          [=](const at::Tensor& q) {
-            const at::Tensor W = at::tensor(monomial_weights(K, c), at::kDouble);
-            return monomials(q, N) * W.to(q.options());
-          },
+      .phi = [=](const at::Tensor& q
+             ) { return monomials(q, N) * constant(monomial_weights(K, c), q.options()); },
       .psi = [=](const at::Tensor& k) { return monomials(k, N); },
       .decay = [=](const at::Tensor& g) { return inside ? monomial_sums(per_key(g), N) : g; },
       .pairs =
@@ -68,7 +66,32 @@ Weights weights(const Inputs& in, const Options& options) {
   };
 }
 
+// Not asked on a GPU, which would have to be waited for.
+void check_scores(const Inputs& in, const State& state, const Options& o, std::string_view form) {
+  const bool one = in.q.size(1) == 1 && o.order <= 2;  // a step: its limit is 5,800
+  const bool pairs_only = form == forms::kChunked && in.q.size(1) <= o.chunk && state.empty();
+  if (!in.q.is_cpu() || in.q.scalar_type() == at::kDouble || one || pairs_only) return;
+  const c10::NoGradGuard no_graph;
+  const auto longest = [](const at::Tensor& x) {
+    return x.to(at::kFloat).square().sum(-1).max().sqrt().item<double>();
+  };
+  const double scale = o.scale.value_or(1.0 / std::sqrt(double(in.q.size(3))));
+  const double r = std::abs(scale) * longest(in.q) * longest(in.k);
+  const double most = score_where(series(o), kNoDigit);
+  HORNER_CHECK(
+      !std::isfinite(r) || r <= most,
+      "[power] form = {} at order {}: scale |q||k| reaches {:.4g}, and from {:.4g} on fp32 may "
+      "keep "
+      "no digit; form = parallel without a state does",
+      form,
+      o.order,
+      r,
+      most
+  );
+}
+
 Result recurrent(const Inputs& in, const State& state, const Options& options, Saved*) {
+  check_scores(in, state, options, forms::kRecurrent);
   return recurrent_sum(weights(in, options), in, state, options);
 }
 
@@ -77,6 +100,7 @@ Result parallel(const Inputs& in, const State& state, const Options& options, Sa
 }
 
 Result chunked(const Inputs& in, const State& state, const Options& options, Saved*) {
+  check_scores(in, state, options, forms::kChunked);
   return chunked_sum(weights(in, options), in, state, options);
 }
 
@@ -88,7 +112,12 @@ State zero_state(const Inputs& in, const c10::SymInt&, const Options& options) {
 
 void check(const Inputs& in, const State& state, const Options& o) {
   HORNER_CHECK(o.norm != "bounded", "[power] norm must be sum or none, got bounded");
-  HORNER_CHECK(o.order >= 0, "[power] order must be at least 0, got {}", o.order);
+  HORNER_CHECK(
+      o.order >= 0 && o.order <= kMostOrder,
+      "[power] order must lie in 0 .. {}, got {}",
+      kMostOrder,
+      o.order
+  );
   HORNER_CHECK(
       o.coefficients.empty() || int64_t(o.coefficients.size()) == o.order + 1,
       "[power] coefficients must be c_0 .. c_{}, {} numbers, got {}",
@@ -160,7 +189,7 @@ Recurrence recurrence(const Inputs& in, const Options& o) {
   Recurrence r{
       g.exp(),
       monomials(in.k, o.order),
-      monomials(scale * in.q, o.order) * at::tensor(W, in.q.options()),
+      monomials(scale * in.q, o.order) * constant(W, in.q.options()),
       in.v,
       {}};
   if (o.norm == "sum") r.eta = weight_sums(weights(in, o), in, o);
@@ -168,6 +197,19 @@ Recurrence recurrence(const Inputs& in, const Options& o) {
 }
 
 }  // namespace
+
+double score_where(const std::vector<double>& c, double most) {
+  double low = 0, high = 1e12;  // p grows with r
+  for (int i = 0; i < 100; ++i) {
+    const double r = (low + high) / 2;
+    double p = 0;
+    for (size_t n = c.size(); n-- > 0;) p = p * r + std::abs(c[n]);
+    (p <= most ? low : high) = r;
+  }
+  return low;
+}
+
+double trusted_score(const Options& options) { return score_where(series(options), kTrusted); }
 
 double feature_count(int64_t K, int64_t order) {
   double F = 1;
@@ -223,6 +265,36 @@ std::vector<double> series(const Options& options) {
   return c;
 }
 
+namespace {
+
+// The settings that the contract walks.
+std::vector<Variant> variants(const Options& defaults) {
+  Options second = defaults, fourth = second, bare = second, square = second, inside = second,
+          both = second, zeroth = second;
+  second.log_norm = true;
+  fourth.order = 4;
+  bare.order = 3;
+  bare.norm = "none";
+  square.coefficients = {0, 0, 1};
+  inside.decay = "inside";
+  both.causal = false;
+  zeroth.order = 0;
+  return {
+      {"order 2", second},
+      {"order 2, decay per head", second, "head"},
+      {"order 4", fourth},
+      {"order 3, no norm", bare, "head"},
+      {"square alone", square, "head"},
+      {"decay inside, per head", inside, "head"},
+      {"decay inside, per key", inside, "key"},
+      {"both directions", both},
+      {"both, decay per head", both, "head"},
+      {"order 0", zeroth},
+  };
+}
+
+}  // namespace
+
 Op power_op() {
   Op op{
       .name = "power",
@@ -263,28 +335,7 @@ Op power_op() {
   };
   op.defaults.norm = "sum";
   op.defaults.chunk = 128;
-  Options second = op.defaults, fourth = second, bare = second, square = second, inside = second,
-          both = second, zeroth = second;
-  second.log_norm = true;
-  fourth.order = 4;
-  bare.order = 3;
-  bare.norm = "none";
-  square.coefficients = {0, 0, 1};
-  inside.decay = "inside";
-  both.causal = false;
-  zeroth.order = 0;
-  op.variants = {
-      {"order 2", second},
-      {"order 2, decay per head", second, "head"},
-      {"order 4", fourth},
-      {"order 3, no norm", bare, "head"},
-      {"square alone", square, "head"},
-      {"decay inside, per head", inside, "head"},
-      {"decay inside, per key", inside, "key"},
-      {"both directions", both},
-      {"both, decay per head", both, "head"},
-      {"order 0", zeroth},
-  };
+  op.variants = variants(op.defaults);
   return op;
 }
 

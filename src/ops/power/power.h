@@ -29,6 +29,15 @@ namespace horner {
 
 Op power_op();
 
+inline constexpr int64_t kMostOrder = 64;  // 1/64! is 1e-89
+
+// A form with a state sums monomials whose sizes add up to p(r), r = scale |q||k|, and cancel to p(scale q.k). In fp32 the
+// weights keep about 24 - log2 p(r) bits. This is the r at which p(r), with |c_n|, reaches `most`.
+double score_where(const std::vector<double>& c, double most);
+inline constexpr double kNoDigit = 1 << 24;         // such calls are refused on a CPU
+inline constexpr double kTrusted = kNoDigit / 1e3;  // three digits are left
+double trusted_score(const Options& options);       // score_where of the series and kTrusted
+
 double feature_count(int64_t K, int64_t order);  // C(K+N,N), a double: it can exceed an integer
 at::Tensor monomials(const at::Tensor& x, int64_t order);  // (...,K) -> (...,F)
 at::Tensor monomial_sums(

@@ -168,6 +168,32 @@ struct Gradient {
   }
 };
 
+// dg from what the sweeps of the backward left in x. dS: gradient of the final state `last`; undefined: none.
+at::Tensor gate_gradient(Problem& x, const at::Tensor& dS, const at::Tensor& last) {
+  const at::Tensor dg = at::empty({x.B, x.T, x.G}, x.q.options().dtype(at::kFloat));
+  cuda::PowerGate gate;
+  at::Tensor end, through;
+  if (dS.defined()) end = (dS * last).sum({2, 3});
+  if (dS.defined()) gate.end = end.data_ptr<float>();
+  if (dS.defined() && x.S0.defined() && x.T <= cuda::kPowerChunk) {
+    through = (dS * x.S0).sum({2, 3}) * x.g.sum(1).exp();
+    gate.through = through.data_ptr<float>();
+  }
+  gate.between = x.scratch({x.B * x.H, x.p.segments});
+  gate.dg = dg.data_ptr<float>();
+  C10_CUDA_CHECK(cuda::power_gate(x.p, gate, x.stream));
+  return dg;
+}
+
+// The backward reads the forward's o, its rounding error and den.
+void use_saved(Problem& x, const Saved& saved) {
+  x.held.push_back(readable(saved.get("o"), true));
+  x.p.o = rows(x.held.back(), x.H);
+  x.held.push_back(saved.get("kept"));
+  use_kept(x, x.held.back());
+  x.p.delta = x.scratch({x.B, x.H, x.T});
+}
+
 std::vector<at::Tensor> backward(
     const Inputs& in,
     const State& state,
@@ -199,13 +225,7 @@ std::vector<at::Tensor> backward(
   const Gradient dk(x, x.K, p.blocks, x.G, p.dk, p.wide_dk);
   const Gradient dv(x, x.V, 1, x.G, p.dv, p.wide_dv);
   p.dq_block = p.dk_block = x.B * x.T * x.H * x.K;
-  if (p.normalise) {
-    x.held.push_back(readable(saved.get("o"), true));
-    p.o = rows(x.held.back(), x.H);
-    x.held.push_back(saved.get("kept"));
-    use_kept(x, x.held.back());
-    p.delta = x.scratch({x.B, x.H, x.T});
-  }
+  if (p.normalise) use_saved(x, saved);
   if (p.decays) {
     for (float** to : {&p.rho, &p.kappa, &p.early, &p.late})
       *to = x.scratch({p.blocks, x.B, x.H, x.T});
@@ -221,21 +241,7 @@ std::vector<at::Tensor> backward(
   }
   C10_CUDA_CHECK(cuda::power_backward(p, x.stream));
 
-  at::Tensor dg, end, through;
-  if (p.decays) {
-    dg = at::empty({x.B, x.T, x.G}, wide);
-    cuda::PowerGate gate;
-    if (dS.defined()) end = (dS * last).sum({2, 3});
-    if (dS.defined()) gate.end = end.data_ptr<float>();
-    if (dS.defined() && x.S0.defined() && x.T <= cuda::kPowerChunk) {
-      through = (dS * x.S0).sum({2, 3}) * x.g.sum(1).exp();
-      gate.through = through.data_ptr<float>();
-    }
-    gate.between = x.scratch({x.B * x.H, p.segments});
-    gate.dg = dg.data_ptr<float>();
-    C10_CUDA_CHECK(cuda::power_gate(p, gate, x.stream));
-    dg = dg.to(in.g.scalar_type());
-  }
+  const at::Tensor dg = p.decays ? gate_gradient(x, dS, last).to(in.g.scalar_type()) : at::Tensor();
   std::vector<at::Tensor> all = {dq.result(x.stream), dk.result(x.stream), dv.result(x.stream), dg};
   if (dS0.defined()) {
     if (p.normalise) dS0.select(3, x.V).copy_(ones.sum(0));

@@ -229,6 +229,56 @@ TEST(Power, AutoTakesTheCheaperFormAndSaysWhich) {
   EXPECT_EQ(form_at(1, 16, 2), "step");
 }
 
+// K orthogonal directions: q_t.k_s = 0 for t != s, so every weight is 1 or p(r). The state adds terms as large as p(r).
+TEST(Power, ScoresBeyondTheDigitsOfAStateAreRefused) {
+  Inputs in;
+  in.q = at::eye(4).view({1, 4, 1, 4}).roll(1, 3).contiguous();  // reads no key of its own past
+  in.k = at::eye(4).view({1, 4, 1, 4});
+  in.v = at::arange(1, 5, at::kFloat).view({1, 4, 1, 1});
+  Options o = order(10);
+  o.scale = 1;
+  const auto run_at = [&](double r, const char* form, at::ScalarType type = at::kFloat) {
+    Inputs large = in;
+    large.q = (in.q * std::sqrt(r)).to(type);
+    large.k = (in.k * std::sqrt(r)).to(type);
+    large.v = in.v.to(type);
+    Options asked = o;
+    asked.form = form;
+    asked.chunk = 2;
+    return power(large, asked).to(at::kDouble);
+  };
+  const double no_digit = score_where(series(o), kNoDigit);
+  EXPECT_NEAR(no_digit, 22.66, 0.01);
+  EXPECT_NEAR(trusted_score(o), 10, 0.5);
+  EXPECT_NEAR(trusted_score(order(2)), 182, 1);
+  for (const char* form : {"recurrent", "chunked"}) {
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      EXPECT_LT(
+          relative_error(
+              run_at(0.9 * no_digit, form, at::kDouble),
+              run_at(0.9 * no_digit, "parallel", at::kDouble)
+          ),
+          1e-8
+      );
+      try {
+        run_at(100, form, type);
+        ADD_FAILURE() << form;
+      } catch (const UsageError& error) {
+        EXPECT_EQ(
+            std::string(error.what()).substr(0, 60),
+            fmt::format("[power] form = {} at order 10: scale |q||k| reaches 100, and", form)
+                .substr(0, 60)
+        );
+      }
+    }
+  }
+  // The parallel form takes them: one row of weights 1 and p(100), exactly.
+  const double p = polynomial(at::tensor({100.0}, at::kDouble), series(o)).item<double>();
+  const at::Tensor y = run_at(100, "parallel");
+  EXPECT_NEAR(y.view({-1})[0].item<double>(), 1, 1e-6);
+  EXPECT_NEAR(y.view({-1})[3].item<double>(), (p * 1 + 2 + 3 + 4) / (p + 3), 1e-6);
+}
+
 void expect_refused(const Inputs& in, const Options& o, const std::string& words) {
   try {
     power(in, o);
@@ -241,7 +291,8 @@ void expect_refused(const Inputs& in, const Options& o, const std::string& words
 TEST(Power, RefusesInOneLine) {
   const Inputs in = example();
   expect_refused(in, order(3), "norm = sum needs an even order");
-  expect_refused(in, order(-1), "order must be at least 0, got -1");
+  expect_refused(in, order(-1), "order must lie in 0 .. 64, got -1");
+  expect_refused(in, order(100'000'000), "order must lie in 0 .. 64, got 100000000");
   Options short_series = order(2);
   short_series.coefficients = {1, 1};
   expect_refused(in, short_series, "3 numbers, got 2");

@@ -144,6 +144,140 @@ __device__ void store_y(
   __syncwarp();
 }
 
+// P = q k^T
+template <int kRows>
+__device__ __forceinline__ void multiply_scores(float (&P)[32], uint32_t q, uint32_t k) {
+#pragma unroll
+  for (int j = 0; j < kRows / 16; ++j) {
+    const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
+    product<false, false>(P, operand(q + step), operand(k + step), j > 0);
+  }
+}
+
+// Y = q S. kByColumns: the copy of the state lies by columns.
+template <int kRows, bool kByColumns>
+__device__ __forceinline__ void multiply_state(float (&Y)[32], uint32_t q, const void* copy) {
+#pragma unroll
+  for (int j = 0; j < kRows / 16; ++j) {
+    const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
+    const uint32_t S = shared_address(copy);
+    if constexpr (kByColumns) {
+      product<false, false>(Y, operand(q + step), operand(S + step), j > 0);
+    } else {
+      product<false, true>(Y, operand(q + step), operand(S + j * 2048), j > 0);
+    }
+  }
+}
+
+// e^{G_t} q_t S, from q S and R = e^{G_t} of the thread's two rows.
+template <bool kDecay>
+__device__ __forceinline__ void decay_rows(float (&Y)[32], float R0, float R1) {
+  if constexpr (kDecay) {
+#pragma unroll
+    for (int e = 0; e < 32; ++e) Y[e] *= e / 2 % 2 ? R1 : R0;
+  }
+}
+
+// E = x v^T
+__device__ __forceinline__ void multiply_values(
+    float (&E)[32], const uint32_t (&x)[4][4], uint32_t v
+) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) product<false>(E, x[j], operand(v + j * 32), j > 0);
+}
+
+// Begins P = q k^T with E = x v^T for a Crossing, and then Y = q S, as two groups of products.
+template <int kRows, bool kByColumns, Role kRole>
+__device__ __forceinline__ void begin_products(
+    float (&P)[32],
+    float (&E)[32],
+    float (&Y)[32],
+    const uint32_t (&x)[4][4],
+    Memory<kRows, kRole>& m,
+    int i
+) {
+  const Stage<kRows, kRole>& s = m.at(i);
+  product_fence();
+  multiply_scores<kRows>(P, shared_address(s.q), shared_address(s.k));
+  if constexpr (kRole == Role::dq) multiply_values(E, x, shared_address(s.v));
+  product_commit();
+  m.wait_copied(i);
+  product_fence();
+  multiply_state<kRows, kByColumns>(Y, shared_address(s.q), m.S[i & 1]);
+  product_commit();
+}
+
+// The state's share of the normaliser, and its floor.
+template <int kRows, Role kRole>
+__device__ __forceinline__ Denominators
+denominators(const Sweep& p, Memory<kRows, kRole>& m, int i, float R0, float R1, const Place& at) {
+  const int slot = i % m.kStages;
+  Denominators den = rows_by_sums<kRows>(m.at(i).q, m.sums[slot], R0, R1, at);
+  if (p.norm.floor) den.floor[0] = m.shift[slot][at.row], den.floor[1] = m.shift[slot][at.row + 8];
+  return den;
+}
+
+// Stores y of one chunk: divided by the normaliser if there is one, and then also the rounding error if wanted.
+template <Norm kNorm, class Den>
+__device__ __forceinline__ void finish_y(
+    float (&Y)[32],
+    const Den& den,
+    const Sweep& p,
+    const Job& job,
+    int chunk,
+    int rows,
+    unsigned char* staged,
+    const Place& at
+) {
+  if constexpr (kNorm == Norm::divides) {
+    divide(Y, den, p, job, int64_t(chunk) * 64, rows, at);
+    store_y(Y, 1.f, p.y, p, job, chunk, staged, at);
+    if (p.norm.rest.data) {
+      leave_rest(Y);
+      store_y(Y, 1.f, p.norm.rest, p, job, chunk, staged, at);
+    }
+  } else {
+    store_y(Y, float(p.scale), p.y, p, job, chunk, staged, at);
+  }
+}
+
+// The column sums of E minus its row sums, for each token of the chunk.
+template <int kRows, Role kRole>
+__device__ __forceinline__ void store_inner(
+    float* to, const Memory<kRows, kRole>& m, int i, int rows, float scale, const Place& at
+) {
+  if (at.thread >= rows) return;
+  const auto& columns = m.inner_columns[i & 3];
+  const float later = (columns[0][at.thread] + columns[1][at.thread]) +
+                      (columns[2][at.thread] + columns[3][at.thread]);
+  to[at.thread] = (later - m.inner_rows[i & 3][at.thread]) * scale;
+}
+
+// pw = M * P in bf16, the weights of the values. Also the sums of E for a Crossing, and the weights' share of the normaliser.
+template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
+__device__ __forceinline__ void weigh_scores(
+    uint32_t (&pw)[4][4],
+    float (&P)[32],
+    float (&E)[32],
+    Denominators& den,
+    const Sweep& p,
+    Memory<kRows, kRole>& m,
+    int i,
+    const Place& at
+) {
+  const int slot = i % m.kStages;
+  if constexpr (kNorm == Norm::shifts) shift_products<kReverse>(P, m.shift[slot], Place::opaque());
+  constexpr bool kGains = kDecay && kNorm != Norm::none;
+  decay_mask<kDecay, kReverse>(P, m.G[slot], kGains ? m.keys[slot] : m.G[slot], at);
+  if constexpr (kRole == Role::dq) {
+    fence_registers(E);
+    sum_inner(P, E, m, i, at);
+  }
+#pragma unroll
+  for (int e = 0; e < 16; ++e) pw[e / 4][e % 4] = pack(P[2 * e], P[2 * e + 1]);
+  if constexpr (kNorm == Norm::divides) add_weights(den, p.norm.floor != nullptr, P, pw);
+}
+
 // y_t = e^{G_t} q_t S + sum_{s<=t} M_ts (q_t.k_s) v_s. Registers hold P = q k^T and y, and for a Crossing also x and
 // E = x v^T. One warpgroup takes the even chunks, the other the odd ones: while one waits for its products, the other computes.
 template <int kRows, bool kDecay, bool kReverse, Role kRole, Norm kNorm>
@@ -157,69 +291,28 @@ __device__ void compute_y(
     const int c = chunk_at<kReverse>(job, i), rows = tokens_in(p, c), slot = i % m.kStages;
     const int64_t t = int64_t(c) * 64;
     const Stage<kRows, kRole>& s = m.at(i);
-    const uint32_t qs = shared_address(s.q), ks = shared_address(s.k), vs = shared_address(s.v);
+    const uint32_t vs = shared_address(s.v);
     m.wait_full(i);
 
     uint32_t x[4][4];
     if constexpr (kCross) load_operands(x, s.x[0], at);
     float P[32], Y[32], E[32];
-    product_fence();
-#pragma unroll
-    for (int j = 0; j < kRows / 16; ++j) {  // P = q k^T
-      const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
-      product<false, false>(P, operand(qs + step), operand(ks + step), j > 0);
-    }
-    if constexpr (kRole == Role::dq) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) product<false>(E, x[j], operand(vs + j * 32), j > 0);  // x v^T
-    }
-    product_commit();
-    m.wait_copied(i);
-    product_fence();
-#pragma unroll
-    for (int j = 0; j < kRows / 16; ++j) {  // Y = q S
-      const uint32_t step = (j / 4) * kTileBytes + (j % 4) * 32;
-      const uint32_t S = shared_address(m.S[i & 1]);
-      if constexpr (kTurned<kDecay, kNorm>) {
-        product<false, false>(Y, operand(qs + step), operand(S + step), j > 0);
-      } else {
-        product<false, true>(Y, operand(qs + step), operand(S + j * 2048), j > 0);
-      }
-    }
-    product_commit();
-
+    begin_products<kRows, kTurned<kDecay, kNorm>, kRole>(P, E, Y, x, m, i);
     const float R0 = kDecay ? m.read[slot][at.row] : 1.f;
     const float R1 = kDecay ? m.read[slot][at.row + 8] : 1.f;
     Denominators den;
-    if constexpr (kNorm == Norm::divides) {
-      den = rows_by_sums<kRows>(s.q, m.sums[slot], R0, R1, at);
-      if (p.norm.floor)
-        den.floor[0] = m.shift[slot][at.row], den.floor[1] = m.shift[slot][at.row + 8];
-    }
+    if constexpr (kNorm == Norm::divides) den = denominators(p, m, i, R0, R1, at);
     product_wait<1>();
     fence_registers(P);
-    if constexpr (kNorm == Norm::shifts)
-      shift_products<kReverse>(P, m.shift[slot], Place::opaque());
-    constexpr bool kGains = kDecay && kNorm != Norm::none;
-    decay_mask<kDecay, kReverse>(P, m.G[slot], kGains ? m.keys[slot] : m.G[slot], at);
-    if constexpr (kRole == Role::dq) {
-      fence_registers(E);
-      sum_inner(P, E, m, i, at);
-    }
     uint32_t pw[4][4];
-#pragma unroll
-    for (int e = 0; e < 16; ++e) pw[e / 4][e % 4] = pack(P[2 * e], P[2 * e + 1]);
-    if constexpr (kNorm == Norm::divides) add_weights(den, p.norm.floor != nullptr, P, pw);
+    weigh_scores<kRows, kDecay, kReverse, kRole, kNorm>(pw, P, E, den, p, m, i, at);
 
     product_wait<0>();
     fence_registers(Y);
     m.arrive(m.taken[i & 1]);
     if constexpr (kNorm == Norm::shifts)
       shift_state<kReverse>(Y, m.sums[slot], m.shift[slot], Place::opaque());
-    if constexpr (kDecay) {
-#pragma unroll
-      for (int e = 0; e < 32; ++e) Y[e] *= e / 2 % 2 ? R1 : R0;  // e^{G_t} q_t S
-    }
+    decay_rows<kDecay>(Y, R0, R1);
     float2 flow = {0.f, 0.f};  // x_t . (part from the state)
     if constexpr (kCross) {
       if (kNorm != Norm::none)
@@ -234,25 +327,12 @@ __device__ void compute_y(
     product_wait<0>();
     fence_registers(Y);
     m.template release<kDecay>(i, job.chunks);
-    if (kRole == Role::dk && kGains && out.whole)
+    if (kRole == Role::dk && kDecay && kNorm != Norm::none && out.whole)
       store_flow(out.whole + crossing + t, rows_by_rows(x, Y), float(p.scale), rows, at);
-    if constexpr (kNorm == Norm::divides) {
-      divide(Y, den, p, job, t, rows, at);
-      store_y(Y, 1.f, p.y, p, job, c, m.y[group], at);
-      if (p.norm.rest.data) {
-        leave_rest(Y);
-        store_y(Y, 1.f, p.norm.rest, p, job, c, m.y[group], at);
-      }
-    } else {
-      store_y(Y, float(p.scale), p.y, p, job, c, m.y[group], at);
-    }
-    if constexpr (kRole == Role::dq) group_sync(group);
-    if (kRole == Role::dq && at.thread < rows) {
-      const auto& columns = m.inner_columns[i & 3];
-      const float later = (columns[0][at.thread] + columns[1][at.thread]) +
-                          (columns[2][at.thread] + columns[3][at.thread]);
-      out.inner[crossing + t + at.thread] =
-          (later - m.inner_rows[i & 3][at.thread]) * float(p.scale);
+    finish_y<kNorm>(Y, den, p, job, c, rows, m.y[group], at);
+    if constexpr (kRole == Role::dq) {
+      group_sync(group);
+      store_inner(out.inner + crossing + t, m, i, rows, float(p.scale), at);
     }
   }
 }

@@ -171,11 +171,11 @@ __device__ void weigh(
   float through = sum;
 #pragma unroll
   for (int d = 4; d < 32; d *= 2) through += next(through, d);
-  const float others = next(through, 4);
+  const float after = next(through, 4);
   if (me.r == (kReverse ? 7 : 0)) m.kept[i & 1][4 * me.warp + me.i] = through;
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
-    const float factor = exp2_fast(others + (kReverse ? sums[n] : sum - sums[n]));
+    const float factor = exp2_fast(after + (kReverse ? sums[n] : sum - sums[n]));
     reinterpret_cast<__nv_bfloat16*>(
         m.weighed[i & 1] + weighed_offset(first + n, me.warp / 2)
     )[in_unit] = __float2bfloat16(narrow_at(s.x, first + n) * factor);
@@ -219,6 +219,35 @@ __device__ void update_state(
   }
 }
 
+// The state that enters the first part: p.first. In reverse it is a gradient, which counts once per state.
+template <int kWidth, bool kReverse>
+__device__ __forceinline__ void load_first(
+    Tiles<kWidth>& S, const KeyStates& p, int64_t n, int h, int slice, const Place& me
+) {
+  const StateView& f = p.first;
+  if (!f.data || (kReverse && h % f.group != 0)) return;
+  const float factor = kReverse ? 1.f / float(p.scale) : 1.f;
+  const float* from = static_cast<const float*>(f.data) + n * f.b + (h / f.group) * f.h;
+  for_state<kWidth>(S, me, [&](float& x, int key, int c) {
+    key += kSlice * slice;
+    if (key < p.K && c < p.V) x = from[key * f.r + c * f.n] * factor;
+  });
+}
+
+template <int kWidth, bool kReverse>
+__device__ __forceinline__ void store_last(
+    Tiles<kWidth>& S, const KeyStates& p, int64_t n, int h, int slice, const Place& me
+) {
+  const StateView& l = p.last;
+  if (!l.data || h % l.group != 0) return;
+  const float factor = kReverse ? float(p.scale) : 1.f;
+  float* to = static_cast<float*>(l.data) + n * l.b + (h / l.group) * l.h;
+  for_state<kWidth>(S, me, [&](float x, int key, int c) {
+    key += kSlice * slice;
+    if (key < p.K && c < p.V) to[key * l.r + c * l.n] = x * factor;
+  });
+}
+
 // A block owns 32 keys and all columns of the state of one (sequence, head) and walks over its chunks, or over the chunks
 // of one part of the time. kEnds: it stores only the end state. A warp owns a piece of the state, in registers. Between two
 // barriers it adds chunk i to the state and scales x of chunk i + 1.
@@ -231,10 +260,8 @@ __global__ void __launch_bounds__(kStateThreads, 2)
   const int slices = (p.K + kSlice - 1) / kSlice, keys = slices * kSlice;
   const unsigned index_of = blockIdx.x / unsigned(slices), parts = unsigned(p.parts - kEnds);
   const int slice = int(blockIdx.x % unsigned(slices)), part = int(index_of % parts);
-  const unsigned head = index_of / parts;
-  const int64_t n = head / unsigned(p.H);
-  const int h = int(head % unsigned(p.H));
-  const Heads heads(h, p.g.group);
+  const int64_t n = index_of / parts / unsigned(p.H);
+  const int h = int(index_of / parts % unsigned(p.H));
   const Span span = span_at(p.sequences, n);
   const int all = int((span.tokens + kChunk - 1) / kChunk), each = (all + p.parts - 1) / p.parts;
   const int begin = min(all, part * each), chunks = min(all, begin + each) - begin;
@@ -246,26 +273,13 @@ __global__ void __launch_bounds__(kStateThreads, 2)
     const float* from = p.ends + (slot * keys + kSlice * slice) * kWidth;
     for_state<kWidth>(S, me, [&](float& x, int key, int c) { x = from[key * kWidth + c]; });
   }
-  const StateView& f = p.first;
-  if (part == 0 && f.data && !(kReverse && h % f.group != 0)) {  // a gradient counts once per state
-    const float factor = kReverse ? 1.f / float(p.scale) : 1.f;
-    const float* from = static_cast<const float*>(f.data) + n * f.b + (h / f.group) * f.h;
-    for_state<kWidth>(S, me, [&](float& x, int key, int c) {
-      key += kSlice * slice;
-      if (key < p.K && c < p.V) x = from[key * f.r + c * f.n] * factor;
-    });
-  }
-  const Loader<kWidth> loader(p, span, heads, slice, me);
+  if (part == 0) load_first<kWidth, kReverse>(S, p, n, h, slice, me);
+  const Loader<kWidth> loader(p, span, Heads(h, p.g.group), slice, me);
   const auto rows_at = [&](int n) { return int(min(int64_t(kChunk), span.tokens - n * kChunk)); };
   const auto load = [&](int i) {  // x and g of chunk i + 1, y of chunk i
-    if (i + 1 < chunks) {
-      const int n = index(i + 1);
-      loader.load_keys(m.stage[(i + 1) % kStages], n, rows_at(n), me);
-    }
-    if (i >= 0 && i < chunks) {
-      const int n = index(i);
-      loader.load_values(m.stage[i % kStages], n, rows_at(n), me);
-    }
+    const int now = index(i), next = index(i + 1);
+    if (i + 1 < chunks) loader.load_keys(m.stage[(i + 1) % kStages], next, rows_at(next), me);
+    if (i >= 0 && i < chunks) loader.load_values(m.stage[i % kStages], now, rows_at(now), me);
     copy_commit();
   };
   for (int i = -1; i < kStages - 1; ++i) load(i);
@@ -293,15 +307,7 @@ __global__ void __launch_bounds__(kStateThreads, 2)
     if (me.warp == 0) p.decays[slot * keys + kSlice * slice + me.lane] = decayed;
     return;
   }
-  const StateView& l = p.last;
-  if (l.data && part == p.parts - 1 && h % l.group == 0) {
-    const float factor = kReverse ? float(p.scale) : 1.f;
-    float* to = static_cast<float*>(l.data) + n * l.b + (h / l.group) * l.h;
-    for_state<kWidth>(S, me, [&](float x, int key, int c) {
-      key += kSlice * slice;
-      if (key < p.K && c < p.V) to[key * l.r + c * l.n] = x * factor;
-    });
-  }
+  if (part == p.parts - 1) store_last<kWidth, kReverse>(S, p, n, h, slice, me);
 }
 
 template <int kWidth, bool kReverse>

@@ -59,37 +59,23 @@ __device__ __forceinline__ void read_chunk(
   if constexpr (kRole == Role::dkv) compute_dkv<kK, kV>(s, copy, ones, f, p, m.job, staging, own);
 }
 
-// A block owns kV columns of one head and walks over the chunks of its segment. A warp owns some features of the state, in
-// registers, and 16 tokens of each chunk. Shared memory: two stages of rows, two copies of the state. One barrier per
-// chunk: while chunk i is read, the rows of chunk i + 1 load and the state that enters it is copied.
-template <int kK, int kV, Role kRole, bool kStateOnly>
-__device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
-  Memory<kK, kV, kRole, kStateOnly>& m = *reinterpret_cast<Memory<kK, kV, kRole, kStateOnly>*>(raw);
-  constexpr bool kReverse = kRole == Role::dkv, kApart = kReadersApart<kK, kStateOnly>;
-  constexpr int kThreads = kSweepThreads<kK, kStateOnly>;
+// The job of this block: a head, a block of columns and a segment of time.
+__device__ __forceinline__ Job find_job(const PowerSweep& p, bool skips_first) {
   const int heads = int(p.B * p.H), chunks = int((p.T + kC - 1) / kC);
-  if (threadIdx.x == 0) {
-    Job job(p, int(blockIdx.x) % heads);
-    job.block = int(blockIdx.x) / heads % p.blocks;
-    job.segment = int(blockIdx.x) / heads / p.blocks + (kStateOnly && kReverse ? 1 : 0);
-    job.first = job.segment * p.length;
-    job.count = min(p.length, chunks - job.first);
-    m.job = job;
-    m.from = Sources(p, job, kReverse, kV);
-  }
-  __syncthreads();
-  const Job& job = m.job;
-  if constexpr (kApart) {
-    if (threadIdx.x >= kPowerThreads) {
-      for (int i = 0; i < job.count; ++i) {
-        meet<kThreads>();
-        read_chunk<kK, kV, kRole>(p, m, i);
-      }
-      return;
-    }
-  }
+  Job job(p, int(blockIdx.x) % heads);
+  job.block = int(blockIdx.x) / heads % p.blocks;
+  job.segment = int(blockIdx.x) / heads / p.blocks + (skips_first ? 1 : 0);
+  job.first = job.segment * p.length;
+  job.count = min(p.length, chunks - job.first);
+  return job;
+}
 
-  StateTiles<kK, kV> S = {};
+// The state that enters the segment: the initial one, or the one that the sweep over states left.
+template <int kK, int kV, Role kRole, bool kStateOnly>
+__device__ __forceinline__ void enter_segment(
+    StateTiles<kK, kV>& S, const PowerSweep& p, const Job& job
+) {
+  constexpr bool kReverse = kRole == Role::dkv;
   if (!kReverse && job.segment == 0) {
     if (p.S_first != nullptr) load_state<kK, kV>(S, state_slot<kK, kV>(p.S_first, p, job));
   } else if (!kStateOnly && !kReverse) {
@@ -97,63 +83,14 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   } else if (!kStateOnly && job.segment < p.segments - 1) {
     load_state<kK, kV>(S, state_slot<kK, kV>(p.Z, p, job, p.segments, job.segment + 1));
   }
-  const bool from_end = kReverse && !kStateOnly && p.dS != nullptr;
-  const auto dS = [&]() -> const float* {
-    return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + opaque(int(threadIdx.x))
-                    : nullptr;
-  };
-  float end_decay = 0.f;  // log2, from this chunk's end to the last token
-  if (from_end && p.decays) {
-    for (int n = job.segment + 1; n < p.segments; ++n)
-      end_decay += p.passed[job.bh * p.segments + n];
-  }
+}
 
-  load_stage(m.from, start_of<kRole>(job, 0), m.stage[0]);
-  float passed = 0.f;
-  if (threadIdx.x < 32) {
-    load_factors<kRole>(p, job, start_of<kRole>(job, 0), m.factors[0]);
-    passed += prepare_factors<kRole>(p, job, start_of<kRole>(job, 0), m.factors[0]);
-  }
-  if constexpr (!kStateOnly) {
-    for (int n = threadIdx.x; n < 2 * 6 * Features<kK>::kStride / 4; n += kPowerThreads) {
-      const int words = 6 * Features<kK>::kStride / 4;  // rows that nothing else writes
-      reinterpret_cast<uint32_t*>(m.copy[n / words] + (kV + 2) * Features<kK>::kStride)[n % words] =
-          0u;
-    }
-    copy_state<kK, kV>(S, m.copy[0], m.ones[0], p, dS(), exp2_fast(end_decay), Lane());
-  }
-
-  for (int i = 0; i < job.count; ++i) {
-    const auto& s = m.stage[i & 1];
-    const Factors& f = m.factors[i & 1];
-    copy_wait<0>();
-    meet<kThreads>();
-    const bool more = i + 1 < job.count;
-    if (more) {
-      load_stage(m.from, start_of<kRole>(job, i + 1), m.stage[(i + 1) & 1]);
-      if (threadIdx.x < 32)
-        load_factors<kRole>(p, job, start_of<kRole>(job, i + 1), m.factors[(i + 1) & 1]);
-    }
-    if constexpr (!kStateOnly && !kApart) read_chunk<kK, kV, kRole>(p, m, i);
-    update_state<kK, kV>(S, s, f, p.decays || (kReverse && p.normalise), f.tokens, Lane::opaque());
-    if (from_end && p.decays) end_decay += log2f(fmaxf(f.kept, 0x1p-126f));
-    if (more) {
-      if (threadIdx.x < 32)
-        passed +=
-            prepare_factors<kRole>(p, job, start_of<kRole>(job, i + 1), m.factors[(i + 1) & 1]);
-      if constexpr (!kStateOnly)
-        copy_state<kK, kV>(
-            S,
-            m.copy[(i + 1) & 1],
-            m.ones[(i + 1) & 1],
-            p,
-            dS(),
-            exp2_fast(end_decay),
-            Lane::opaque()
-        );
-    }
-  }
-
+// Stores what the sweep leaves: the state of each segment, or the last state. passed, end_decay: log2.
+template <int kK, int kV, Role kRole, bool kStateOnly>
+__device__ __forceinline__ void leave_segment(
+    StateTiles<kK, kV>& S, const PowerSweep& p, const Job& job, float passed, float end_decay
+) {
+  constexpr bool kReverse = kRole == Role::dkv;
   if constexpr (kStateOnly) {
     float* states = kReverse ? p.Z : p.S;
     store_state<kK, kV>(S, state_slot<kK, kV>(states, p, job, p.segments, job.segment));
@@ -166,6 +103,105 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
   } else if (job.segment == p.segments - 1 && p.S_last != nullptr) {
     store_state<kK, kV>(S, state_slot<kK, kV>(p.S_last, p, job));
   }
+}
+
+// Rows of the two copies that nothing else writes.
+template <int kK, int kV, Role kRole>
+__device__ __forceinline__ void clear_padding(Memory<kK, kV, kRole, false>& m) {
+  constexpr int kStride = Features<kK>::kStride, kWords = 6 * kStride / 4;
+  for (int n = threadIdx.x; n < 2 * kWords; n += kPowerThreads)
+    reinterpret_cast<uint32_t*>(m.copy[n / kWords] + (kV + 2) * kStride)[n % kWords] = 0u;
+}
+
+// The rows of chunk i + 1 begin to load.
+template <int kK, int kV, Role kRole, bool kStateOnly>
+__device__ __forceinline__ void load_next(
+    const PowerSweep& p, Memory<kK, kV, kRole, kStateOnly>& m, int i
+) {
+  load_stage(m.from, start_of<kRole>(m.job, i + 1), m.stage[(i + 1) & 1]);
+  if (threadIdx.x < 32)
+    load_factors<kRole>(p, m.job, start_of<kRole>(m.job, i + 1), m.factors[(i + 1) & 1]);
+}
+
+// Log2 of the decay from the end of this segment to the last token.
+__device__ __forceinline__ float decay_after(const PowerSweep& p, const Job& job) {
+  float sum = 0.f;
+  for (int n = job.segment + 1; n < p.segments; ++n) sum += p.passed[job.bh * p.segments + n];
+  return sum;
+}
+
+// The threads that read the copies while others update the state.
+template <int kThreads, int kK, int kV, Role kRole>
+__device__ __forceinline__ void read_chunks(const PowerSweep& p, Memory<kK, kV, kRole, false>& m) {
+  for (int i = 0; i < m.job.count; ++i) {
+    meet<kThreads>();
+    read_chunk<kK, kV, kRole>(p, m, i);
+  }
+}
+
+// A block owns kV columns of one head and walks over the chunks of its segment. A warp owns some features of the state, in
+// registers, and 16 tokens of each chunk. Shared memory: two stages of rows, two copies of the state. One barrier per
+// chunk: while chunk i is read, the rows of chunk i + 1 load and the state that enters it is copied.
+template <int kK, int kV, Role kRole, bool kStateOnly>
+__device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
+  Memory<kK, kV, kRole, kStateOnly>& m = *reinterpret_cast<Memory<kK, kV, kRole, kStateOnly>*>(raw);
+  constexpr bool kReverse = kRole == Role::dkv, kApart = kReadersApart<kK, kStateOnly>;
+  constexpr int kThreads = kSweepThreads<kK, kStateOnly>;
+  if (threadIdx.x == 0) {
+    m.job = find_job(p, kStateOnly && kReverse);
+    m.from = Sources(p, m.job, kReverse, kV);
+  }
+  __syncthreads();
+  const Job& job = m.job;
+  if constexpr (kApart) {
+    if (threadIdx.x >= kPowerThreads) {
+      read_chunks<kThreads>(p, m);
+      return;
+    }
+  }
+
+  StateTiles<kK, kV> S = {};
+  enter_segment<kK, kV, kRole, kStateOnly>(S, p, job);
+  const bool from_end = kReverse && !kStateOnly && p.dS != nullptr;
+  const auto dS = [&]() -> const float* {
+    return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + opaque(int(threadIdx.x))
+                    : nullptr;
+  };
+  float end_decay = 0.f;  // log2, from this chunk's end to the last token
+  if (from_end && p.decays) end_decay = decay_after(p, job);
+
+  load_stage(m.from, start_of<kRole>(job, 0), m.stage[0]);
+  float passed = 0.f;
+  if (threadIdx.x < 32) {
+    load_factors<kRole>(p, job, start_of<kRole>(job, 0), m.factors[0]);
+    passed += prepare_factors<kRole>(p, job, start_of<kRole>(job, 0), m.factors[0]);
+  }
+  if constexpr (!kStateOnly) {
+    clear_padding(m);
+    copy_state<kK, kV>(S, m.copy[0], m.ones[0], p, dS(), exp2_fast(end_decay), Lane());
+  }
+
+  for (int i = 0; i < job.count; ++i) {
+    const auto& s = m.stage[i & 1];
+    const Factors& f = m.factors[i & 1];
+    copy_wait<0>();
+    meet<kThreads>();
+    const bool more = i + 1 < job.count;
+    if (more) load_next(p, m, i);
+    if constexpr (!kStateOnly && !kApart) read_chunk<kK, kV, kRole>(p, m, i);
+    update_state<kK, kV>(S, s, f, p.decays || (kReverse && p.normalise), f.tokens, Lane::opaque());
+    if (from_end && p.decays) end_decay += log2f(fmaxf(f.kept, 0x1p-126f));
+    if (!more) continue;
+    const int next = (i + 1) & 1;
+    if (threadIdx.x < 32)
+      passed += prepare_factors<kRole>(p, job, start_of<kRole>(job, i + 1), m.factors[next]);
+    if constexpr (!kStateOnly) {
+      const float left = exp2_fast(end_decay);
+      copy_state<kK, kV>(S, m.copy[next], m.ones[next], p, dS(), left, Lane::opaque());
+    }
+  }
+
+  leave_segment<kK, kV, kRole, kStateOnly>(S, p, job, passed, end_decay);
 }
 
 // --- states: from the op's layout to the registers' layout and back -----------------------------------------

@@ -91,6 +91,81 @@ __device__ __forceinline__ void read_state(
   }
 }
 
+// dm(x) / factor = w (W S)^T + shift (ones), of the features 2t, 2t + 1 of a tile: d[token][feature].
+template <int kK, int kV>
+struct FeatureGradient {
+  const uint32_t (&w)[kV / 8][2];
+  const float* ones;
+  const float (&shift)[2];
+  uint32_t base;  // of the copy of W S
+
+  __device__ __forceinline__ void operator()(int tile, float (&d)[2][2], const Lane& at) const {
+    float sum[4] = {0.f, 0.f, 0.f, 0.f};
+#pragma unroll
+    for (int n = 0; n < kV / 8; n += 4) {
+      uint32_t b[4];
+      load_matrices_transposed(b, base + uint32_t(8 * n) * Features<kK>::kStride + tile * 16);
+#pragma unroll
+      for (int m = 0; m < 4; m += 2) {
+        const uint32_t a[4] = {w[n + m][0], w[n + m][1], w[n + m + 1][0], w[n + m + 1][1]};
+        multiply(sum, a, b[m], b[m + 1]);
+      }
+    }
+    const float2 one = *reinterpret_cast<const float2*>(ones + 8 * tile + 2 * at.t);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      d[h][0] = sum[2 * h] + shift[h] * one.x;
+      d[h][1] = sum[2 * h + 1] + shift[h] * one.y;
+    }
+  }
+};
+
+// Features x_i x_j, i in block kA, two i at a time: dx_i += d x_j, dx_j += d x_i, flow += d x_i x_j.
+template <int kA, int kK, int kV>
+__device__ __forceinline__ void add_pairs_of_block(
+    float (&dx)[kK / 8][4],
+    float (&flow)[2],
+    const uint32_t (&x)[kK / 8][2],
+    const FeatureGradient<kK, kV>& gradient,
+    const Lane& at
+) {
+  using Of = Features<kK>;
+  constexpr int kWidth = Of::kBlocks - kA;
+#pragma unroll 1
+  for (int pair = 0; pair < 4; ++pair) {
+    uint32_t s[2][2];
+    float of_i[2][2] = {};  // [i % 2][token]
+    splat(s, x[kA], pair, at);
+    unrolled<2 * kWidth>([&](auto step) {
+      constexpr int kTile = decltype(step)::value;
+      constexpr int kParity = kTile / kWidth, kBlock = kA + kTile % kWidth;
+      float d[2][2];
+      gradient(Of::first(kA) + 2 * kWidth * pair + kTile, d, at);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (kBlock == 0 && kParity == 1 && pair == 0 && at.t == 0) {  // the constant
+          flow[h] += d[h][0];
+          d[h][0] = 0.f;
+        }
+        const float xi = low_half(s[kParity][h]);
+        const float sum = d[h][0] * low_half(x[kBlock][h]) + d[h][1] * high_half(x[kBlock][h]);
+        dx[kBlock][2 * h] += d[h][0] * xi;
+        dx[kBlock][2 * h + 1] += d[h][1] * xi;
+        of_i[kParity][h] += sum;
+        flow[h] += sum * xi;
+      }
+    });
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {  // dx_i is complete: send it to the lane that owns dim i
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const float sum = quad_sum(of_i[n][h]);
+        if (at.t == pair) dx[kA][2 * h + n] += sum;
+      }
+    }
+  }
+}
+
 // dx = J(x)^T dm(x),  dm(x) = factor (w (W S)^T + shift (ones)) of the two own tokens; flow = m(x).dm(x).
 template <int kK, int kV>
 __device__ __forceinline__ void read_gradient(
@@ -106,66 +181,14 @@ __device__ __forceinline__ void read_gradient(
 ) {
   using Of = Features<kK>;
   const uint32_t base = shared_address(copy) + uint32_t(at.lane) * Of::kStride;
-  // dm(x) / factor of the features 2t, 2t + 1 of a tile: d[token][feature].
-  const auto gradient = [&](int tile, float(&d)[2][2]) {
-    float sum[4] = {0.f, 0.f, 0.f, 0.f};
-#pragma unroll
-    for (int n = 0; n < kV / 8; n += 4) {
-      uint32_t b[4];
-      load_matrices_transposed(b, base + uint32_t(8 * n) * Of::kStride + tile * 16);
-#pragma unroll
-      for (int m = 0; m < 4; m += 2) {
-        const uint32_t a[4] = {w[n + m][0], w[n + m][1], w[n + m + 1][0], w[n + m + 1][1]};
-        multiply(sum, a, b[m], b[m + 1]);
-      }
-    }
-    const float2 one = *reinterpret_cast<const float2*>(ones + 8 * tile + 2 * at.t);
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      d[h][0] = sum[2 * h] + shift[h] * one.x;
-      d[h][1] = sum[2 * h + 1] + shift[h] * one.y;
-    }
-  };
+  const FeatureGradient<kK, kV> gradient{w, ones, shift, base};
   unrolled<Of::kBlocks>([&](auto number) {
-    constexpr int kA = decltype(number)::value, kWidth = Of::kBlocks - kA;
-#pragma unroll 1
-    for (int pair = 0; pair < 4; ++pair) {
-      uint32_t s[2][2];
-      float of_i[2][2] = {};  // [i % 2][token]
-      splat(s, x[kA], pair, at);
-      unrolled<2 * kWidth>([&](auto step) {
-        constexpr int kTile = decltype(step)::value;
-        constexpr int kParity = kTile / kWidth, kBlock = kA + kTile % kWidth;
-        float d[2][2];
-        gradient(Of::first(kA) + 2 * kWidth * pair + kTile, d);
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          if (kBlock == 0 && kParity == 1 && pair == 0 && at.t == 0) {  // the constant
-            flow[h] += d[h][0];
-            d[h][0] = 0.f;
-          }
-          const float xi = low_half(s[kParity][h]);
-          const float sum = d[h][0] * low_half(x[kBlock][h]) + d[h][1] * high_half(x[kBlock][h]);
-          dx[kBlock][2 * h] += d[h][0] * xi;
-          dx[kBlock][2 * h + 1] += d[h][1] * xi;
-          of_i[kParity][h] += sum;
-          flow[h] += sum * xi;
-        }
-      });
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {  // dx_i is complete: send it to the lane that owns dim i
-#pragma unroll
-        for (int n = 0; n < 2; ++n) {
-          const float sum = quad_sum(of_i[n][h]);
-          if (at.t == pair) dx[kA][2 * h + n] += sum;
-        }
-      }
-    }
+    add_pairs_of_block<decltype(number)::value>(dx, flow, x, gradient, at);
   });
 #pragma unroll
-  for (int n = 0; n < Of::kBlocks; ++n) {
+  for (int n = 0; n < Of::kBlocks; ++n) {  // the features x_i
     float d[2][2];
-    gradient(Of::kTiles - Of::kBlocks + n, d);
+    gradient(Of::kTiles - Of::kBlocks + n, d, at);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       dx[n][2 * h] += d[h][0];

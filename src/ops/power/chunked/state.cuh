@@ -140,6 +140,36 @@ __device__ __forceinline__ void store_state(StateTiles<kK, kV>& S, float* to) {
   });
 }
 
+// 16 tokens u~ as A operands: the values times their decays to the chunk's end, and the column of ones.
+template <int kV>
+__device__ __forceinline__ void load_values(
+    uint32_t (&u)[kV / 16 + 1][4],
+    const RowTile<kV>& rows,
+    const Factors& f,
+    bool scaled,
+    int step,
+    const Lane& at
+) {
+  constexpr int kM = kV / 16;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+    const int token = 16 * step + 8 * (at.lane / 16) + at.lane % 8;
+    load_matrices_transposed(u[m], rows.at(token, 2 * m + at.lane / 8 % 2));
+  }
+  const int pair = 8 * step + at.t;
+  if (scaled) {
+    const uint2 early = f.write[pair], late = f.write[pair + 4];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) u[m][e] = weigh_pairs(u[m][e], e < 2 ? early : late);
+    }
+  }
+  u[kM][0] = at.g < 2 ? f.ones[at.g & 1][pair] : 0u;
+  u[kM][2] = at.g < 2 ? f.ones[at.g & 1][pair + 4] : 0u;
+  u[kM][1] = u[kM][3] = 0u;
+}
+
 // S' = e^{G_C} S + sum_s u_s~^T m(y_s). A warp owns the tiles of its i, and all columns.
 template <int kK, int kV>
 __device__ __forceinline__ void update_state(
@@ -172,23 +202,7 @@ __device__ __forceinline__ void update_state(
       yi[n][1] = __shfl_sync(~0u, y[n][1], 4 * at.warp + at.t);
     }
     uint32_t u[kM + 1][4];
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      const int token = 16 * step + 8 * (at.lane / 16) + at.lane % 8;
-      load_matrices_transposed(u[m], s.u.at(token, 2 * m + at.lane / 8 % 2));
-    }
-    const int pair = 8 * step + at.t;
-    if (scaled) {
-      const uint2 early = f.write[pair], late = f.write[pair + 4];
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) u[m][e] = weigh_pairs(u[m][e], e < 2 ? early : late);
-      }
-    }
-    u[kM][0] = at.g < 2 ? f.ones[at.g & 1][pair] : 0u;
-    u[kM][2] = at.g < 2 ? f.ones[at.g & 1][pair + 4] : 0u;
-    u[kM][1] = u[kM][3] = 0u;
+    load_values<kV>(u, s.u, f, scaled, step, at);
     unrolled<Of::kSlots - 1>([&](auto number) {
       constexpr int n = decltype(number)::value;
       constexpr Tile tile = Of::slot(n);

@@ -13,6 +13,26 @@ namespace {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
 
+// 1 / den of the warpgroup's rows, which the backward reads too; 1 without a normaliser, 0 after the end.
+__device__ __forceinline__ void invert_sums(
+    float (&factor)[2],
+    const float (&den)[2],
+    const PowerParallel& p,
+    const Pairs& job,
+    int own,
+    const Place& at
+) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int64_t t = int64_t(own) * 64 + at.row + 8 * h;
+    factor[h] = p.normalise ? 1.f / (p.clamps ? fmaxf(den[h], p.eps) : den[h]) : 1.f;
+    if (t >= p.T) factor[h] = 0.f;
+    const bool held = p.clamps && den[h] < p.eps;
+    if (p.inverse && at.lane % 4 == 0 && t < p.padded)
+      p.inverse[int64_t(job.bh) * p.padded + t] = held ? -factor[h] : factor[h];
+  }
+}
+
 template <int kD, int kOrder, bool kDecay>
 __device__ __forceinline__ void compute_o(
     const PowerParallel& p,
@@ -34,7 +54,7 @@ __device__ __forceinline__ void compute_o(
       [&](uint32_t y, uint32_t) { rows_by_rows<kD>(X, q, y); },
       [&](int other) {
         fence_registers(X);
-        settle_all(O);
+        fence_all(O);
         const int offset = other - 64 * own;
         decays.meet(other);
 #pragma unroll
@@ -58,22 +78,53 @@ __device__ __forceinline__ void compute_o(
       },
       [&](uint32_t, uint32_t u, bool add) { add_rows<kD>(O, pw, u, add); }
   );
-  settle_all(O);
-  float den[2] = {quad_sum(d0), quad_sum(d1)}, factor[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int64_t t = int64_t(own) * 64 + at.row + 8 * h;
-    factor[h] = p.normalise ? 1.f / (p.clamps ? fmaxf(den[h], p.eps) : den[h]) : 1.f;
-    if (t >= p.T) factor[h] = 0.f;
-    const bool held = p.clamps && den[h] < p.eps;
-    if (p.inverse && at.lane % 4 == 0 && t < p.padded)
-      p.inverse[int64_t(job.bh) * p.padded + t] = held ? -factor[h] : factor[h];
-  }
+  fence_all(O);
+  const float den[2] = {quad_sum(d0), quad_sum(d1)};
+  float factor[2];
+  invert_sums(factor, den, p, job, own, at);
   store_own<kD>(O, factor[0], factor[1], p.o, false, job, int64_t(own) * 64, p.T, p.V, at);
   if (p.o_rest.data != nullptr)
     store_own<kD, true>(
         O, factor[0], factor[1], p.o_rest, false, job, int64_t(own) * 64, p.T, p.V, at
     );
+}
+
+// dx = p'(x y^T) (w u^T - Delta) M, in bf16; early: the sums of p M (w u^T - Delta) over the past, for dG.
+template <int kOrder, bool kDecay>
+__device__ __forceinline__ void weigh_dq(
+    uint32_t (&dx)[4][4],
+    float (&early)[2],
+    const float (&X)[32],
+    const float (&D)[32],
+    const float (&delta)[2],
+    const Decays<false, kDecay>& decays,
+    const PowerParallel& p,
+    int other,
+    int offset,
+    const Place& at
+) {
+#pragma unroll
+  for (int e = 0; e < 32; e += 4) {
+    const Polynomial y = polynomial<kOrder, true>(p, X + e);
+    float d[4];
+#pragma unroll
+    for (int n = 0; n < 4; ++n) d[n] = D[e + n] - delta[n / 2];
+    if constexpr (kDecay) {
+      float M[4];
+      const int column = offset + 2 * e + at.pair;
+      decays.weights(M, other + 2 * e + at.pair, column, at.row);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        d[n] *= M[n];
+        if (column + n % 2 != at.row + 8 * (n / 2)) early[n / 2] += y.value[n] * d[n];
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < 4; ++n) d[n] *= y.slope[n];
+    dx[e / 8][e / 2 % 4] = pack(d[0], d[1]);
+    dx[e / 8][e / 2 % 4 + 1] = pack(d[2], d[3]);
+  }
+  if (!kDecay && offset >= 0) hide<false>(dx, offset, at);
 }
 
 template <int kD, int kOrder, bool kDecay>
@@ -109,35 +160,14 @@ __device__ __forceinline__ void compute_dq(
       [&](int other) {
         fence_registers(X);
         fence_registers(D);
-        settle_all(Y);
+        fence_all(Y);
         const int offset = other - 64 * own;
         decays.meet(other);
-#pragma unroll
-        for (int e = 0; e < 32; e += 4) {
-          const Polynomial y = polynomial<kOrder, true>(p, X + e);
-          float d[4];
-#pragma unroll
-          for (int n = 0; n < 4; ++n) d[n] = D[e + n] - delta[n / 2];
-          if constexpr (kDecay) {
-            float M[4];
-            const int column = offset + 2 * e + at.pair;
-            decays.weights(M, other + 2 * e + at.pair, column, at.row);
-#pragma unroll
-            for (int n = 0; n < 4; ++n) {
-              d[n] *= M[n];
-              if (column + n % 2 != at.row + 8 * (n / 2)) early[n / 2] += y.value[n] * d[n];
-            }
-          }
-#pragma unroll
-          for (int n = 0; n < 4; ++n) d[n] *= y.slope[n];
-          dx[e / 8][e / 2 % 4] = pack(d[0], d[1]);
-          dx[e / 8][e / 2 % 4 + 1] = pack(d[2], d[3]);
-        }
-        if (!kDecay && offset >= 0) hide<false>(dx, offset, at);
+        weigh_dq<kOrder>(dx, early, X, D, delta, decays, p, other, offset, at);
       },
       [&](uint32_t y, uint32_t, bool add) { add_rows<kD>(Y, dx, y, add); }
   );
-  settle_all(Y);
+  fence_all(Y);
   free_own(m);
   store_own<kD>(Y, inverse[0], inverse[1], p.dq, false, job, int64_t(own) * 64, p.T, p.K, at);
   if constexpr (kDecay) {
@@ -146,6 +176,72 @@ __device__ __forceinline__ void compute_dq(
       const float sum = quad_sum(early[h]) * inverse[h];
       if (inside && at.lane % 4 == 0) p.early[t0 + 8 * h] = sum;
     }
+  }
+}
+
+// pw = p(x y^T) M / den and dx = p' M (w u^T - Delta) / den, in bf16; late: the sums of p M (..) / den over the future, for
+// dG. inverse (1 / den), delta: of the others.
+template <int kOrder, bool kDecay, int kColumns>
+__device__ __forceinline__ void weigh_dkv(
+    uint32_t (&pw)[kColumns / 16][4],
+    uint32_t (&dx)[kColumns / 16][4],
+    float (&late)[2],
+    const float (&X)[kColumns / 2],
+    const float (&D)[kColumns / 2],
+    const float2 (&inverse)[kColumns / 8],
+    const float2 (&delta)[kColumns / 8],
+    const Decays<true, kDecay>& decays,
+    const PowerParallel& p,
+    int other,
+    int offset,
+    const Place& at
+) {
+#pragma unroll
+  for (int j = 0; j < kColumns / 8; ++j) {
+    Polynomial y = polynomial<kOrder, true>(p, X + 4 * j);
+    const float2 f = inverse[j];
+    float d[4];
+#pragma unroll
+    for (int n = 0; n < 4; ++n)
+      d[n] = (D[4 * j + n] - (n % 2 ? delta[j].y : delta[j].x)) * (n % 2 ? f.y : f.x);
+    if constexpr (kDecay) {
+      float M[4];
+      const int column = offset + 8 * j + at.pair;
+      decays.weights(M, other + 8 * j + at.pair, column, at.row);
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+        y.value[n] *= M[n];
+        if (column + n % 2 != at.row + 8 * (n / 2)) late[n / 2] += y.value[n] * d[n];
+        d[n] *= M[n];
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < 4; n += 2) {
+      const uint32_t both = pack(y.value[n], y.value[n + 1]);  // rounded as in num and den
+      pw[j / 2][2 * (j % 2) + n / 2] = pack(low_half(both) * f.x, high_half(both) * f.y);
+      dx[j / 2][2 * (j % 2) + n / 2] = pack(y.slope[n] * d[n], y.slope[n + 1] * d[n + 1]);
+    }
+  }
+  if (!kDecay && offset < 64) {
+    hide<true>(pw, offset, at);
+    hide<true>(dx, offset, at);
+  }
+}
+
+// sum_s w_ts dw_ts over the others of each own token, for dG.
+__device__ __forceinline__ void store_sums(
+    float* to,
+    const float (&sums)[2],
+    const PowerParallel& p,
+    const Pairs& job,
+    int own,
+    const Place& at
+) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float sum = quad_sum(sums[h]);
+    const int64_t s = int64_t(own) * 64 + at.row + 8 * h;
+    if (s < p.padded && at.lane % 4 == 0) to[int64_t(job.bh) * p.padded + s] = sum;
   }
 }
 
@@ -183,60 +279,26 @@ __device__ __forceinline__ void compute_dkv(
       [&](int other) {
         fence_registers(X);
         fence_registers(D);
-        settle_all(dK);
-        settle_all(dV);
+        fence_all(dK);
+        fence_all(dV);
         if (!kAhead) fetch(other);
         decays.meet(other);
         const int offset = other - 64 * own;
-#pragma unroll
-        for (int j = 0; j < kColumns / 8; ++j) {
-          Polynomial y = polynomial<kOrder, true>(p, X + 4 * j);
-          const float2 f = inverse[j];
-          float d[4];
-#pragma unroll
-          for (int n = 0; n < 4; ++n)
-            d[n] = (D[4 * j + n] - (n % 2 ? delta[j].y : delta[j].x)) * (n % 2 ? f.y : f.x);
-          if constexpr (kDecay) {
-            float M[4];
-            const int column = offset + 8 * j + at.pair;
-            decays.weights(M, other + 8 * j + at.pair, column, at.row);
-#pragma unroll
-            for (int n = 0; n < 4; ++n) {
-              y.value[n] *= M[n];
-              if (column + n % 2 != at.row + 8 * (n / 2)) late[n / 2] += y.value[n] * d[n];
-              d[n] *= M[n];
-            }
-          }
-#pragma unroll
-          for (int n = 0; n < 4; n += 2) {
-            const uint32_t both = pack(y.value[n], y.value[n + 1]);  // rounded as in num and den
-            pw[j / 2][2 * (j % 2) + n / 2] = pack(low_half(both) * f.x, high_half(both) * f.y);
-            dx[j / 2][2 * (j % 2) + n / 2] = pack(y.slope[n] * d[n], y.slope[n + 1] * d[n + 1]);
-          }
-        }
-        if (!kDecay && offset < 64) {
-          hide<true>(pw, offset, at);
-          hide<true>(dx, offset, at);
-        }
+        weigh_dkv<kOrder, kDecay, kColumns>(
+            pw, dx, late, X, D, inverse, delta, decays, p, other, offset, at
+        );
       },
       [&](uint32_t y, uint32_t u, bool add) {
         add_rows<kD>(dV, pw, u, add);
         add_rows<kD>(dK, dx, y, add);
       }
   );
-  settle_all(dK);
-  settle_all(dV);
+  fence_all(dK);
+  fence_all(dV);
   free_own(m);
   store_own<kD>(dK, 1.f, 1.f, p.dk, p.wide, job, int64_t(own) * 64, p.T, p.K, at);
   store_own<kD>(dV, 1.f, 1.f, p.dv, p.wide, job, int64_t(own) * 64, p.T, p.V, at);
-  if constexpr (kDecay) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float sum = quad_sum(late[h]);
-      const int64_t s = int64_t(own) * 64 + at.row + 8 * h;
-      if (s < p.padded && at.lane % 4 == 0) p.late[int64_t(job.bh) * p.padded + s] = sum;
-    }
-  }
+  if constexpr (kDecay) store_sums(p.late, late, p, job, own, at);
 }
 
 // A job is kGroups x 64 own tokens of one head. A warpgroup owns 64 of them; one more warpgroup loads, and runs ahead into

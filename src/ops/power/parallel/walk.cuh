@@ -128,7 +128,7 @@ __device__ __forceinline__ void add_rows(
   }
 }
 template <int kTiles>
-__device__ __forceinline__ void settle_all(float (&d)[kTiles][32]) {
+__device__ __forceinline__ void fence_all(float (&d)[kTiles][32]) {
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) fence_registers(d[n]);
 }

@@ -13,13 +13,89 @@ struct ReadMemory {
   WideTile<kRows, kWideColumns> S[kStages];
 };
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// 16 features of a warp's 32 tokens as A operands, and the same 16 rows of the state as B operands.
+struct Operands {
+  uint32_t a[2][4], v[kWideColumns / 8 + 1][2];
+
+  // Rows j .. j + 15 of the tile: x_j x_{j+d}, or x_j if it is the last tile. turned: x turned by d.
+  template <class Rows, class Turned>
+  __device__ __forceinline__ void load(
+      const Rows& S,
+      int row,
+      const uint32_t (&x)[2][4],
+      const Turned& turned,
+      int j,
+      bool last,
+      int lane,
+      int warp
+  ) {
+    load_columns(v, S, row, lane);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const uint32_t own = x[n][e];
+        const int token = 32 * warp + 16 * n + lane / 4 + e % 2 * 8;
+        const uint32_t other = turned.pair(token, j + 2 * (lane % 4) + e / 2 * 8);
+        a[n][e] = last ? own : multiply_pairs(own, other);
+      }
+    }
+  }
+  // The row of ones.
+  template <class Rows>
+  __device__ __forceinline__ void load_ones(const Rows& S, int lane) {
+    load_columns(v, S, 0, lane);
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      a[n][0] = a[n][1] = lane % 4 == 0 ? 0x00003f80u : 0u;
+      a[n][2] = a[n][3] = 0u;
+    }
+  }
+  __device__ __forceinline__ void add(float (&d)[2][kWideColumns / 8][4]) const {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int c = 0; c < kWideColumns / 8; ++c) multiply(d[n][c], a[n], v[c][0], v[c][1]);
+    }
+  }
+};
+
+__device__ __forceinline__ void store_y(
+    const float (&d)[2][kWideColumns / 8][4],
+    const PowerWide& p,
+    const WideJob& job,
+    int block,
+    int lane,
+    int warp
+) {
+  const int64_t columns = p.blocks * kWideColumns;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int token = job.from + 32 * warp + 16 * n + lane / 4 + 8 * e;
+      if (token >= job.end) continue;
+      float* to =
+          p.y + ((int64_t(job.b) * p.T + token) * p.H + job.h) * columns + block * kWideColumns;
+#pragma unroll
+      for (int c = 0; c < kWideColumns / 8; ++c)
+        *reinterpret_cast<float2*>(to + 8 * c + 2 * (lane % 4)) = {
+            d[n][c][2 * e], d[n][c][2 * e + 1]};
+    }
+  }
+}
+
+#endif
+
 // A block owns kTokens tokens of a head and one block of columns; a warp owns 32 tokens. It walks over all rows of the state.
 template <int kK>
 __global__ void __launch_bounds__(kThreads, 1) read_kernel(const __grid_constant__ PowerWide p) {
 #if __CUDA_ARCH__ >= 900
   HORNER_DYNAMIC_MEMORY(memory);
   auto& m = *reinterpret_cast<ReadMemory<kK>*>(memory);
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, r = lane / 4, i = lane % 4;
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
   const int block = int(blockIdx.x % p.blocks);
   const WideJob job(p, blockIdx.x / p.blocks, kTokens);
   if (job.from >= job.end) return;
@@ -33,12 +109,12 @@ __global__ void __launch_bounds__(kThreads, 1) read_kernel(const __grid_constant
   copy_wait<kStages - 2>();
   __syncthreads();
   m.x.template turn<kThreads>();
-  uint32_t x[2][kK / 16][4];
+  uint32_t x[kK / 16][2][4];
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
 #pragma unroll
     for (int j = 0; j < kK / 16; ++j)
-      load_matrices(x[n][j], m.x.even.at(32 * warp + 16 * n + lane % 16, 16 * j + lane / 16 * 8));
+      load_matrices(x[j][n], m.x.even.at(32 * warp + 16 * n + lane % 16, 16 * j + lane / 16 * 8));
   }
   float d[2][kWideColumns / 8][4] = {};
   int step = 0;
@@ -48,15 +124,7 @@ __global__ void __launch_bounds__(kThreads, 1) read_kernel(const __grid_constant
     fetch(step + kStages - 1);
     return m.S[step++ % kStages];
   };
-  uint32_t v[2][kWideColumns / 8 + 1][2], a[2][2][4];  // of these 16 rows, and of the next 16
-  const auto add = [&](int step) {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int c = 0; c < kWideColumns / 8; ++c)
-        multiply(d[n][c], a[step % 2][n], v[step % 2][c][0], v[step % 2][c][1]);
-    }
-  };
+  Operands operands[2];  // of these 16 rows, and of the next 16
 #pragma unroll 1
   for (int turn = 0; turn <= kK / 2 + 1; ++turn) {  // the last tile: x_j
     const auto turned = m.x.turned(turn);
@@ -65,47 +133,19 @@ __global__ void __launch_bounds__(kThreads, 1) read_kernel(const __grid_constant
       const WideTile<kRows, kWideColumns>& S = next();
       const auto load = [&](int step) {
         const int j = half * kRows + 16 * step;
-        load_columns(v[step % 2], S, 16 * step, lane);
-#pragma unroll
-        for (int n = 0; n < 2; ++n) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const uint32_t own = x[n][j / 16][e];
-            const int token = 32 * warp + 16 * n + r + e % 2 * 8;
-            const uint32_t other = turned.pair(token, j + 2 * i + e / 2 * 8);
-            a[step % 2][n][e] = turn <= kK / 2 ? multiply_pairs(own, other) : own;
-          }
-        }
+        operands[step % 2].load(S, 16 * step, x[j / 16], turned, j, turn > kK / 2, lane, warp);
       };
       load(0);
 #pragma unroll
       for (int step = 0; step < kRows / 16; ++step) {
         if (step + 1 < kRows / 16) load(step + 1);
-        add(step);
+        operands[step % 2].add(d);
       }
     }
   }
-  load_columns(v[0], next(), 0, lane);
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-    a[0][n][0] = a[0][n][1] = i == 0 ? 0x00003f80u : 0u;
-    a[0][n][2] = a[0][n][3] = 0u;
-  }
-  add(0);
-  const int64_t columns = p.blocks * kWideColumns;
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int token = job.from + 32 * warp + 16 * n + r + 8 * e;
-      if (token >= job.end) continue;
-      float* to =
-          p.y + ((int64_t(job.b) * p.T + token) * p.H + job.h) * columns + block * kWideColumns;
-#pragma unroll
-      for (int c = 0; c < kWideColumns / 8; ++c)
-        *reinterpret_cast<float2*>(to + 8 * c + 2 * i) = {d[n][c][2 * e], d[n][c][2 * e + 1]};
-    }
-  }
+  operands[0].load_ones(next(), lane);
+  operands[0].add(d);
+  store_y(d, p, job, block, lane, warp);
 #endif
 }
 
