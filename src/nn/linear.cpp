@@ -5,10 +5,13 @@
 #include "core/initial.h"
 #include "nn/initial_values.h"
 #include "nn/onednn_linear.h"
+#include "nn/parameter.h"
+#include "nn/part.h"
 
 namespace horner {
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
+  const Part part(parts::kProjections);
   if (has_onednn_linear(x, weight)) return onednn_linear(x, weight, bias);
   const bool narrower =
       weight.element_size() < x.element_size();  // a layer held in bf16 computes in it
@@ -16,8 +19,11 @@ at::Tensor Linear::operator()(const at::Tensor& x) const {
 }
 
 Linear linear(torch::nn::Module& m, const std::string& name, at::Tensor weight, bool bias) {
-  Linear l{m.register_parameter(name + "_weight", std::move(weight)), {}};
-  if (bias) l.bias = m.register_parameter(name + "_bias", at::zeros({l.weight.size(0)}));
+  Linear l{parameter(m, name + "_weight", [&] { return std::move(weight); }), {}};
+  if (bias)
+    l.bias = parameter(m, name + "_bias", [&] {
+      return constant({l.weight.size(0)}, 0).to(l.weight.options());
+    });
   return l;
 }
 

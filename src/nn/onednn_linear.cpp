@@ -6,6 +6,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "core/memory.h"
+
 namespace horner {
 namespace {
 
@@ -52,7 +54,7 @@ class OnednnLinear : public torch::autograd::Function<OnednnLinear> {
 }  // namespace
 
 bool has_onednn_linear(const at::Tensor& x, const at::Tensor& weight) {
-  return x.is_cpu() && x.dim() >= 2 && x.scalar_type() == at::kFloat &&
+  return x.is_cpu() && has_memory(x) && x.dim() >= 2 && x.scalar_type() == at::kFloat &&
          weight.scalar_type() == at::kFloat && c10::GradMode::is_enabled() &&
          weight.requires_grad() && x.numel() >= kRows * x.size(-1) &&
          !at::autocast::is_autocast_enabled(at::kCPU) && product();

@@ -5,13 +5,20 @@
 #include <c10/core/GradMode.h>
 
 #include "core/check.h"
+#include "core/memory.h"
+#include "nn/part.h"
 #include "ops/attention/cache.h"
+#include "ops/dispatch.h"
 
 namespace horner {
 
 Pass::Pass(const State& before, const Context& context, bool wants_core)
     : context_(context), before_(before), wants_core_(wants_core) {
   if (!context.cu_seqlens.defined()) return;
+  HORNER_CHECK(
+      has_memory(context.cu_seqlens),
+      "a packed batch cannot be traced or transformed: its lengths decide what runs"
+  );
   const at::Tensor starts = context.cu_seqlens.to(at::kCPU, at::kLong).contiguous();
   starts_.assign(starts.data_ptr<int64_t>(), starts.data_ptr<int64_t>() + starts.numel());
 }
@@ -24,6 +31,10 @@ at::Tensor Pass::carried() {
 
 void Pass::carry(const at::Tensor& part) {
   // A view would keep all the tokens that it was cut from; a cache is a view with room to grow.
+  if (!has_memory(part)) {
+    after_.parts.push_back(part.contiguous());
+    return;
+  }
   const bool whole = has_room(part) || part.storage().nbytes() <= part.nbytes();
   after_.parts.push_back(whole ? part : part.clone());
 }
@@ -66,15 +77,51 @@ Options Pass::with_form(Options options) const {
   return options;
 }
 
-Result Pass::run(std::string_view name, Inputs in, Options options) {
+Result Pass::run(const Op& op, Inputs in, const State& before, const Options& options) {
+  const Part timed(parts::kOp);
   if (in.q.defined()) in.q = in.q.to(in.v.scalar_type());
   if (in.k.defined()) in.k = in.k.to(in.v.scalar_type());
-  const Op& op = find_op(name);
   in.cu_seqlens = context_.cu_seqlens;
-  Result result = horner::run(op, in, rest(), with_form(options));
+  Result result = dispatch(op, in, before, with_form(options));
   for (const at::Tensor& part : result.state.parts) carry(part);
   core = {&op, in, options, {}, {}, result.o, {}};
   return result;
+}
+
+Result Pass::run(std::string_view name, Inputs in, Options options) {
+  return run(find_op(name), std::move(in), rest(), options);
+}
+
+Result Pass::run_first(std::string_view name, Inputs in, Options options) {
+  const Op& op = find_op(name);
+  State own;
+  if (!before_.empty()) {
+    Inputs shapes;
+    for (const Input& input : op.inputs) {
+      const at::Tensor& x = in.*input.tensor;
+      if (x.defined()) shapes.*input.tensor = x.to(at::kMeta);
+    }
+    const size_t count = op.zero_state(shapes, 0, options).parts.size();
+    while (own.parts.size() < count) own.parts.push_back(carried());
+  }
+  return run(op, std::move(in), own, options);
+}
+
+at::Tensor Pass::delayed(const at::Tensor& x, int64_t w, size_t part) const {
+  const auto before = [&](const at::Tensor& ring, const at::Tensor& y) {  // ring (B,G,w,X)
+    const at::Tensor past = ring.defined()
+                                ? ring.transpose(1, 2).to(y.scalar_type())
+                                : at::zeros({y.size(0), w, y.size(2), y.size(3)}, y.options());
+    return at::cat({past, y}, 1).narrow(1, 0, y.size(1));
+  };
+  const at::Tensor ring = before_.empty() ? at::Tensor() : before_.parts.at(next_ + part);
+  if (starts_.empty()) return before(ring, x);
+  std::vector<at::Tensor> each;
+  for (size_t j = 0; j + 1 < starts_.size(); ++j) {
+    const at::Tensor y = x.narrow(1, starts_[j], starts_[j + 1] - starts_[j]);
+    each.push_back(before(ring.defined() ? ring.narrow(0, int64_t(j), 1) : ring, y));
+  }
+  return at::cat(each, 1);
 }
 
 Result Pass::run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Options options) {
@@ -90,33 +137,37 @@ Result Pass::run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Opt
   core.in.g = f;
   Inputs ones = core.in;
   ones.v = at::ones_like(qkv.v.narrow(3, 0, 1));
-  core.eta = horner::run(*core.op, ones, {}, options).o.squeeze(-1).abs().clamp_min(1.0);
+  core.eta = dispatch(*core.op, ones, {}, options).o.squeeze(-1).abs().clamp_min(1.0);
   return result;
 }
 
 Result Pass::run_learned(Inputs in, Options options, const at::Tensor& c) {
+  const Part timed(parts::kOp);
   in.q = in.q.to(in.v.scalar_type());
   in.k = in.k.to(in.v.scalar_type());
   in.cu_seqlens = context_.cu_seqlens;
   const Op& op = find_op("power");
   const State before = rest();
-  const at::Tensor numbers = c.detach().to(at::kCPU, at::kDouble).contiguous();
-  const double* first = numbers.data_ptr<double>();
-  options.coefficients.assign(first, first + numbers.numel());
+  const bool learning = !has_memory(c) || (c.requires_grad() && at::GradMode::is_enabled());
+  if (!learning || wants_core_) {  // waits for a GPU
+    const at::Tensor numbers = c.detach().to(at::kCPU, at::kDouble).contiguous();
+    const double* first = numbers.data_ptr<double>();
+    options.coefficients.assign(first, first + numbers.numel());
+  }
   Result result;
-  if (c.requires_grad() && at::GradMode::is_enabled()) {
+  if (learning) {
     at::Tensor o;
     for (int64_t n = 0; n <= options.order; ++n) {
       Options one = with_form(options);
       one.coefficients.assign(size_t(options.order) + 1, 0.0);
       one.coefficients[size_t(n)] = 1.0;
-      result = horner::run(op, in, before, one);  // the state does not depend on the coefficients
+      result = dispatch(op, in, before, one);  // the state does not depend on the coefficients
       const at::Tensor term = c.select(0, n).to(result.o.scalar_type()) * result.o;
       o = o.defined() ? o + term : term;
     }
     result.o = o;
   } else {
-    result = horner::run(op, in, before, with_form(options));
+    result = dispatch(op, in, before, with_form(options));
   }
   for (const at::Tensor& part : result.state.parts) carry(part);
   core = {&op, in, options, {}, {}, result.o, {}};

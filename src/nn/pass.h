@@ -21,6 +21,7 @@ struct Context {
   std::function<void(const Mixer&, const at::Tensor& x)> on_input;  // gets each mixer's input
   bool keep_state = true;  // false: the state after is not wanted, as in training
   at::Tensor lengths;      // (B): tokens of each row, later ones are padding; read by Model
+  at::Tensor segments;     // (B,T): segment of each token, all 0 if undefined; read by Model
   bool recompute = false;  // blocks are computed again in backward; read by Model
 };
 
@@ -53,6 +54,11 @@ class Pass {
 
   // Runs the op; its parts are the last of the state. q and k are converted to the dtype of v.
   Result run(std::string_view op, Inputs in, Options options = {});
+  // As run, for an op that another op follows: its parts are the next of the state.
+  Result run_first(std::string_view op, Inputs in, Options options = {});
+  // What stood w tokens before each token of x (B,T,G,X), zeros where nothing did. It is read off the window of the
+  // attention that runs next: `part` 0 of its state holds the last w keys, part 1 the values.
+  at::Tensor delayed(const at::Tensor& x, int64_t w, size_t part) const;
   // mLSTM: `linear` with log input gate i and log forget gate f, (B,T,G).
   Result run_gated(Inputs qkv, const at::Tensor& i, const at::Tensor& f, Options options = {});
   // `power` with coefficients c (order + 1). If they take gradients, there is one call per order on the same state.
@@ -65,6 +71,7 @@ class Pass {
 
  private:
   State rest();
+  Result run(const Op& op, Inputs in, const State& before, const Options& options);
   Options with_form(Options options) const;
   at::Tensor carried();
   void carry(const at::Tensor& part);

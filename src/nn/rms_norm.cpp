@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "core/memory.h"
+
 namespace horner {
 namespace {
 
@@ -89,7 +91,7 @@ class RmsNorm : public torch::autograd::Function<RmsNorm> {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   const int64_t n = x.size(-1);
-  if (!x.is_cpu())
+  if (!x.is_cpu() || !has_memory(x))
     return at::rms_norm(
         x, {n}, weight.defined() ? std::optional<at::Tensor>(weight) : std::nullopt, eps
     );

@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "core/memory.h"
+
 namespace horner {
 namespace {
 
@@ -43,8 +45,8 @@ SelectiveKernels& selective_kernels() {
 
 bool can_scan(const Selective& x) {
   const bool type = x.u.scalar_type() == at::kFloat || x.u.scalar_type() == at::kBFloat16;
-  return x.u.is_cuda() && type && selective_kernels().forward != nullptr && x.u.numel() > 0 &&
-         x.A.size(1) == kStates && x.dt.scalar_type() == at::kFloat;
+  return x.u.is_cuda() && has_memory(x.u) && type && selective_kernels().forward != nullptr &&
+         x.u.numel() > 0 && x.A.size(1) == kStates && x.dt.scalar_type() == at::kFloat;
 }
 
 Scanned selective_scan(const Selective& x) {

@@ -151,6 +151,47 @@ __device__ float sum_over_channels(float (&x)[8]) {
   return x[0];
 }
 
+// One token, backwards: du, ddt, this warp's share of dB and dC, and dA; dh goes from h_t to h_{t-1}.
+__device__ __forceinline__ void backward_token(
+    float4& dh,
+    float4& dA,
+    float& dBC,
+    Tile& m,
+    const float4& A,
+    const float4& before,
+    int row,
+    const Place& me
+) {
+  const float dt = m.dt[row][me.in_block], u = m.u[row][me.in_block], dy = m.dy[row][me.in_block];
+  const float4 a = decay(A, dt), B = four(m.B[row], me.part);
+  const float4 now = step(a, before, dt * u, B);  // h_t
+  dh = plus(dh, dy, four(m.C[row], me.part));
+  const float x = of_channel(dot(dh, B));
+  const float4 w = times(times(dh, before), a);
+  const float with_A = of_channel(dot(w, A)) * (1.f / kLog2e);  // A here is A log2 e
+  dA = plus(dA, dt, w);
+  if (me.part == 0) m.dy[row][me.in_block] = dt * x;         // du, in place of dy
+  if (me.part == 1) m.u[row][me.in_block] = u * x + with_A;  // ddt, in place of u
+  const float y = dt * u;
+  float sums[8] = {
+      y * dh.x, y * dh.y, y * dh.z, y * dh.w, dy * now.x, dy * now.y, dy * now.z, dy * now.w};
+  dBC = sum_over_channels(sums);
+  dh = times(dh, a);
+}
+
+// Sums over the warps. Lane 4 v + n of every warp holds value v of part n: dB_{4 n + v} for v < 4, else dC_{4 n + v - 4}.
+__device__ __forceinline__ void store_dBC(
+    const Kept& kept, const SelectiveScan& p, const Place& me, int64_t first_token
+) {
+  const int i = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32, v = lane / 4, n = lane % 4;
+  float sum = 0.f;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) sum += kept.dBC[w][i][lane];
+  const int64_t token = first_token + i;
+  const int column = (v < 4 ? 0 : kN) + 4 * n + v % 4;
+  if (token < p.T) p.dBC[((me.b * p.T + token) * gridDim.y + blockIdx.y) * 2 * kN + column] = sum;
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2)
     backward_kernel(const __grid_constant__ SelectiveScan p) {
@@ -182,40 +223,10 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
 #pragma unroll
       for (int i = kSub - 1; i >= 0; --i) {
-        const int row = sub * kSub + i;
-        const float dt = m.dt[row][me.in_block], u = m.u[row][me.in_block],
-                    dy = m.dy[row][me.in_block];
-        const float4 a = decay(A, dt), B = four(m.B[row], me.part);
-        const float4 now = step(a, before[i], dt * u, B);  // h_t
-        dh = plus(dh, dy, four(m.C[row], me.part));
-        const float x = of_channel(dot(dh, B));
-        const float4 w = times(times(dh, before[i]), a);
-        const float with_A = of_channel(dot(w, A)) * (1.f / kLog2e);  // A here is A log2 e
-        dA = plus(dA, dt, w);
-        if (me.part == 0) m.dy[row][me.in_block] = dt * x;         // du, in place of dy
-        if (me.part == 1) m.u[row][me.in_block] = u * x + with_A;  // ddt, in place of u
-        float sums[8] = {
-            dt * u * dh.x,
-            dt * u * dh.y,
-            dt * u * dh.z,
-            dt * u * dh.w,
-            dy * now.x,
-            dy * now.y,
-            dy * now.z,
-            dy * now.w};
-        kept.dBC[warp][i][lane] = sum_over_channels(sums);
-        dh = times(dh, a);
+        backward_token(dh, dA, kept.dBC[warp][i][lane], m, A, before[i], sub * kSub + i, me);
       }
       __syncthreads();
-      // Lane 4 v + n of every warp holds value v of part n: dB_{4 n + v} for v < 4, else dC_{4 n + v - 4}.
-      const int i = int(threadIdx.x) / 32, v = lane / 4, n = lane % 4;
-      float sum = 0.f;
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) sum += kept.dBC[w][i][lane];
-      const int64_t token = t + sub * kSub + i;
-      const int column = (v < 4 ? 0 : kN) + 4 * n + v % 4;
-      if (token < p.T)
-        p.dBC[((me.b * p.T + token) * gridDim.y + blockIdx.y) * 2 * kN + column] = sum;
+      store_dBC(kept, p, me, t + sub * kSub);
       __syncthreads();
     }
     for_tile(p, me, t, [&](int row, int column, int64_t at) {

@@ -1,5 +1,6 @@
-// A block owns 128 channels of 256 tokens of a row, a warp 32 of these tokens, a thread 4 channels. The last W tokens stay in
-// registers. A warp also reads the W - 1 tokens before its own (in the backward also the W - 1 after).
+// A block owns 128 channels of 512 tokens of a row, a warp 64 of these tokens, a thread 4 channels. The last W tokens stay in
+// registers, and the next W tokens are on their way while these are computed. A warp also reads the W - 1 tokens before its
+// own (in the backward also the W - 1 after). A head that gets unit length lies inside a warp.
 #include "nn/short_conv.cuh"
 
 #include <type_traits>
@@ -11,40 +12,61 @@ namespace {
 
 constexpr int kVector = 4;               // channels of a thread
 constexpr int kWarps = 8;                // of a block; each owns a run of tokens
-constexpr int kRun = 32;                 // tokens of a warp
+constexpr int kRun = 64;                 // tokens of a warp
 constexpr int kChannels = 32 * kVector;  // of a block
 constexpr int kTokens = kWarps * kRun;   // of a block
 constexpr int kThreads = 32 * kWarps;
+constexpr float kUnitEps = 1e-6f;  // of nn/norm.h: unit_length
+
+// Blocks of the backward per multiprocessor, as far as registers allow.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kResident = 1;
+#else
+constexpr int kResident = 2;
+#endif
 
 template <class T>
-__device__ void load(float (&x)[kVector], const T* from) {
-  using Bits = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
-  const Bits bits = *reinterpret_cast<const Bits*>(from);
+using Bits = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
+
+template <class T>
+__device__ void widen(float (&x)[kVector], const Bits<T>& bits) {
   const T* all = reinterpret_cast<const T*>(&bits);
 #pragma unroll
   for (int c = 0; c < kVector; ++c) x[c] = wide<float>(all[c]);
 }
 template <class T>
+__device__ Bits<T> fetch(const T* from, bool there) {
+  return there ? *reinterpret_cast<const Bits<T>*>(from) : Bits<T>{};
+}
+template <class T>
 __device__ void store(T* to, const float (&x)[kVector]) {
-  using Bits = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
-  Bits bits;
+  Bits<T> bits;
   T* all = reinterpret_cast<T*>(&bits);
 #pragma unroll
   for (int c = 0; c < kVector; ++c) all[c] = narrow<T>(x[c]);
-  *reinterpret_cast<Bits*>(to) = bits;
+  *reinterpret_cast<Bits<T>*>(to) = bits;
 }
 
-// What a thread owns: 4 channels from `channel` on, and the tokens begin .. end of row b.
+// What a thread owns: 4 channels of a part, from `channel` on, and the tokens begin .. end of row b. All threads of a warp
+// go through all of its tokens, for the sums over heads; one without channels reads and writes nothing.
 struct Share {
-  int64_t b, begin, end, channel;
-  bool any;
+  int part, block, channel, begin, end;  // block: of the part
+  int64_t b;
+  bool some;
   __device__ explicit Share(const Conv& p) {
-    const int64_t blocks = (p.T + kTokens - 1) / kTokens;
-    b = blockIdx.x / blocks;
-    begin = blockIdx.x % blocks * kTokens + int64_t(threadIdx.x / 32) * kRun;
-    end = min(begin + kRun, p.T);
-    channel = int64_t(blockIdx.y) * kChannels + int64_t(threadIdx.x % 32) * kVector;
-    any = begin < p.T && channel < p.C;
+    block = int(blockIdx.y);
+    for (part = 0; part + 1 < p.parts; ++part) {
+      const int own = (p.part[part].C + kChannels - 1) / kChannels;
+      if (block < own) break;
+      block -= own;
+    }
+    const int T = int(p.T), blocks = (T + kTokens - 1) / kTokens;
+    b = int(blockIdx.x) / blocks;
+    begin = int(blockIdx.x) % blocks * kTokens + int(threadIdx.x / 32) * kRun;
+    end = min(begin + kRun, T);
+    channel = block * kChannels + int(threadIdx.x % 32) * kVector;
+    some = channel < p.part[part].C;
+    if (!some) channel = 0;
   }
 };
 
@@ -52,12 +74,17 @@ struct Share {
 template <int W>
 struct Filter {
   float w[W][kVector], b[kVector];
-  __device__ Filter(const Conv& p, int64_t channel) {
+  __device__ Filter(const Conv& p, int channel) {
 #pragma unroll
     for (int c = 0; c < kVector; ++c) {
+      if constexpr (W == 4) {
+        const float4 all = reinterpret_cast<const float4*>(p.weight)[channel + c];
+        w[0][c] = all.x, w[1][c] = all.y, w[2][c] = all.z, w[3][c] = all.w;
+      } else {
 #pragma unroll
-      for (int j = 0; j < W; ++j) w[j][c] = p.weight[(channel + c) * W + j];
-      b[c] = p.bias[channel + c];
+        for (int j = 0; j < W; ++j) w[j][c] = p.weight[(channel + c) * W + j];
+      }
+      b[c] = p.bias != nullptr ? p.bias[channel + c] : 0.f;
     }
   }
   // window[(newest + 1 + j) % W] = x_{t-W+1+j}
@@ -69,94 +96,62 @@ struct Filter {
   }
 };
 
+// The sum over the threads of a head of `unit` channels.
+__device__ float head_sum(float x, int unit) {
+  for (int step = unit / kVector / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+  return x;
+}
+
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant__ Conv p) {
   const Share own(p);
-  if (!own.any) return;
-  const Filter<W> filter(p, own.channel);
-  const T* x = static_cast<const T*>(p.x) + own.b * p.T * p.C + own.channel;
-  T* y = static_cast<T*>(p.y) + own.b * p.T * p.C + own.channel;
+  if (own.begin >= own.end) return;
+  const ConvPart& part = p.part[own.part];
+  const Filter<W> filter(p, part.first + own.channel);
+  const T* x = static_cast<const T*>(part.x) + own.b * part.row + own.channel;
+  T* y = static_cast<T*>(part.y) + own.b * p.T * part.C + own.channel;
+  const int token = part.token;
   float window[W][kVector] = {};
 #pragma unroll
   for (int i = 0; i + 1 < W; ++i) {  // the W - 1 tokens before: x_{begin-W+1+i} into place i
-    if (own.begin - W + 1 + i >= 0) load(window[i], x + (own.begin - W + 1 + i) * p.C);
+    const int t = own.begin - W + 1 + i;
+    widen<T>(window[i], fetch(x + t * token, own.some && t >= 0));
   }
-  for (int64_t t = own.begin; t < own.end; t += W) {
-    float next[W][kVector] = {};
+  Bits<T> next[W];
+  const int last = own.some ? own.end : 0;
 #pragma unroll
-    for (int i = 0; i < W; ++i) {
-      if (t + i < own.end) load(next[i], x + (t + i) * p.C);
-    }
+  for (int i = 0; i < W; ++i) next[i] = fetch(x + (own.begin + i) * token, own.begin + i < last);
+  for (int t = own.begin; t < own.end; t += W) {
 #pragma unroll
     for (int i = 0; i < W; ++i) {
       const int newest = (W - 1 + i) % W;
-      float out[kVector];
+      float out[kVector], square = 0.f;
+      widen<T>(window[newest], next[i]);
+      next[i] = fetch(x + (t + W + i) * token, t + W + i < last);
 #pragma unroll
       for (int c = 0; c < kVector; ++c) {
-        window[newest][c] = next[i][c];
         const float a = filter.a(window, newest, c);
-        out[c] = p.silu ? a / (1.f + __expf(-a)) : a;
+        out[c] = p.silu ? __fdividef(a, 1.f + __expf(-a)) : a;
+        square += out[c] * out[c];
       }
-      if (t + i < own.end) store(y + (t + i) * p.C, out);
+      if (part.unit > 0) {
+        const float r = rsqrtf(head_sum(square, part.unit) + kUnitEps);
+#pragma unroll
+        for (int c = 0; c < kVector; ++c) out[c] *= r;
+      }
+      if (t + i < last) store(y + (t + i) * part.C, out);
     }
   }
 }
 
-template <class T, int W>
-__global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constant__ Conv p) {
-  __shared__ float sums[kWarps][W + 1][kChannels];
-  const Share own(p);
-  float dw[W + 1][kVector] = {};
-  if (own.any) {
-    const Filter<W> filter(p, own.channel);
-    const int64_t at = own.b * p.T * p.C + own.channel;
-    const T *x = static_cast<const T*>(p.x) + at, *dy = static_cast<const T*>(p.dy) + at;
-    T* dx = static_cast<T*>(p.dx) + at;
-    float window[W][kVector] = {},
-          dz[W][kVector] = {};  // rings; the newest of both is at the same place
-#pragma unroll
-    for (int i = 0; i + 1 < W; ++i) {
-      if (own.begin - W + 1 + i >= 0) load(window[i], x + (own.begin - W + 1 + i) * p.C);
-    }
-    for (int64_t t = own.begin; t < own.end + W - 1;
-         t += W) {  // W - 1 more: dx_t needs dz up to t + W - 1
-      float next[W][kVector] = {}, grad[W][kVector] = {};
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        if (t + i >= min(own.end + W - 1, p.T)) continue;
-        load(next[i], x + (t + i) * p.C);
-        load(grad[i], dy + (t + i) * p.C);
-      }
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const int newest = (W - 1 + i) % W;
-        const bool mine = t + i < own.end;
-        float out[kVector];
-#pragma unroll
-        for (int c = 0; c < kVector; ++c) {
-          window[newest][c] = next[i][c];
-          float slope = 1.f;
-          if (p.silu) {
-            const float a = filter.a(window, newest, c), s = 1.f / (1.f + __expf(-a));
-            slope = s * (1.f + a * (1.f - s));  // (a sigmoid(a))'
-          }
-          const float d = grad[i][c] * slope;
-          dz[newest][c] = d;
-          // dx_{t-W+1} = sum_j w_j dz_{t-j}
-          out[c] = 0.f;
-#pragma unroll
-          for (int j = 0; j < W; ++j) {
-            out[c] += filter.w[j][c] * dz[(newest + W - j) % W][c];
-            if (mine) dw[j][c] += d * window[(newest + 1 + j) % W][c];
-          }
-          if (mine) dw[W][c] += d;
-        }
-        const int64_t whole = t + i - W + 1;
-        if (whole >= own.begin && whole < own.end) store(dx + whole * p.C, out);
-      }
-    }
-  }
-  // The sums of the block's warps, in their order.
+// The sums of the block's warps, in their order.
+template <int W>
+__device__ void sum_weights(
+    const float (&dw)[W + 1][kVector],
+    float (&sums)[kWarps][W + 1][kChannels],
+    const Conv& p,
+    const Share& own
+) {
 #pragma unroll
   for (int j = 0; j <= W; ++j) {
 #pragma unroll
@@ -164,19 +159,98 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(const __grid_constan
       sums[threadIdx.x / 32][j][threadIdx.x % 32 * kVector + c] = dw[j][c];
   }
   __syncthreads();
+  const ConvPart& part = p.part[own.part];
   for (int i = int(threadIdx.x); i < (W + 1) * kChannels; i += kThreads) {
-    const int64_t channel = int64_t(blockIdx.y) * kChannels + i % kChannels;
+    const int channel = own.block * kChannels + i % kChannels;
     float sum = 0.f;
 #pragma unroll
     for (int n = 0; n < kWarps; ++n) sum += sums[n][i / kChannels][i % kChannels];
-    if (channel < p.C)
-      p.dweights[(int64_t(blockIdx.x) * (W + 1) + i / kChannels) * p.C + channel] = sum;
+    if (channel < part.C)
+      p.dweights[(int64_t(blockIdx.x) * (W + 1) + i / kChannels) * p.C + part.first + channel] =
+          sum;
   }
+}
+
+// With o = s r, s = act(a), r = 1 / sqrt(sum s^2 + eps) over a head:  ds = r do - s r^3 sum(s do).  Without: ds = do.
+template <class T, int W>
+__global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? kResident : 1)
+    backward_kernel(const __grid_constant__ Conv p) {
+  __shared__ float sums[kWarps][W + 1][kChannels];
+  const Share own(p);
+  const ConvPart& part = p.part[own.part];
+  float dw[W + 1][kVector] = {};
+  if (own.begin < own.end) {
+    const Filter<W> filter(p, part.first + own.channel);
+    const int64_t at = own.b * p.T * part.C + own.channel;
+    const int C = part.C, token = part.token;
+    const T *x = static_cast<const T*>(part.x) + own.b * part.row + own.channel,
+            *dy = static_cast<const T*>(part.dy) + at;
+    T* dx = static_cast<T*>(part.dx) + at;
+    const int last =
+        own.some ? min(own.end + W - 1, int(p.T)) : 0;  // dx_t needs dz up to t + W - 1
+    float window[W][kVector] = {},
+          dz[W][kVector] = {};  // rings; the newest of both is at the same place
+#pragma unroll
+    for (int i = 0; i + 1 < W; ++i) {
+      const int t = own.begin - W + 1 + i;
+      widen<T>(window[i], fetch(x + t * token, own.some && t >= 0));
+    }
+    Bits<T> next[W], next_dy[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      next[i] = fetch(x + (own.begin + i) * token, own.begin + i < last);
+      next_dy[i] = fetch(dy + (own.begin + i) * C, own.begin + i < last);
+    }
+    for (int t = own.begin; t < own.end + W - 1; t += W) {
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+        const int newest = (W - 1 + i) % W;
+        const bool mine = t + i < own.end;
+        float d[kVector], s[kVector], e[kVector], out[kVector], square = 0.f, dot = 0.f;
+        widen<T>(window[newest], next[i]);
+        widen<T>(d, next_dy[i]);
+        next[i] = fetch(x + (t + W + i) * token, t + W + i < last);
+        next_dy[i] = fetch(dy + (t + W + i) * C, t + W + i < last);
+#pragma unroll
+        for (int c = 0; c < kVector; ++c) {
+          const float a = filter.a(window, newest, c);
+          e[c] = p.silu ? __fdividef(1.f, 1.f + __expf(-a)) : 1.f;
+          s[c] = a * e[c];
+          square += s[c] * s[c];
+          dot += s[c] * d[c];
+        }
+        if (part.unit > 0) {
+          const float r = rsqrtf(head_sum(square, part.unit) + kUnitEps);
+          const float back = head_sum(dot, part.unit) * r * r * r;
+#pragma unroll
+          for (int c = 0; c < kVector; ++c) d[c] = r * d[c] - back * s[c];
+        }
+#pragma unroll
+        for (int c = 0; c < kVector; ++c) {
+          d[c] *= e[c] + s[c] * (1.f - e[c]);  // act'(a)
+          dz[newest][c] = d[c];
+          // dx_{t-W+1} = sum_j w_j dz_{t-j}
+          out[c] = 0.f;
+#pragma unroll
+          for (int j = 0; j < W; ++j) {
+            out[c] += filter.w[j][c] * dz[(newest + W - j) % W][c];
+            if (mine) dw[j][c] += d[c] * window[(newest + 1 + j) % W][c];
+          }
+          if (mine) dw[W][c] += d[c];
+        }
+        const int whole = t + i - W + 1;
+        if (own.some && whole >= own.begin && whole < own.end) store(dx + whole * C, out);
+      }
+    }
+  }
+  sum_weights<W>(dw, sums, p, own);
 }
 
 template <class T, int W>
 void start(const Conv& p, bool back, cudaStream_t stream) {
-  const dim3 grid(unsigned(conv_parts(p)), unsigned((p.C + kChannels - 1) / kChannels));
+  int blocks = 0;
+  for (int i = 0; i < p.parts; ++i) blocks += (p.part[i].C + kChannels - 1) / kChannels;
+  const dim3 grid(unsigned(conv_sums(p)), unsigned(blocks));
   if (back) {
     backward_kernel<T, W><<<grid, kThreads, 0, stream>>>(p);
   } else {
@@ -198,7 +272,7 @@ cudaError_t start(const Conv& p, bool back, cudaStream_t stream) {
 
 }  // namespace
 
-int64_t conv_parts(const Conv& p) { return p.B * ((p.T + kTokens - 1) / kTokens); }
+int64_t conv_sums(const Conv& p) { return p.B * ((p.T + kTokens - 1) / kTokens); }
 
 cudaError_t conv_forward(const Conv& p, cudaStream_t stream) {
   return p.bf16 ? start<__nv_bfloat16>(p, false, stream) : start<float>(p, false, stream);

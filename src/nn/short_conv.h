@@ -7,6 +7,9 @@
 //
 //   dz_t = dy_t act'(a_t)     dx_t = sum_j w_j dz_{t+W-1-j}     dw_j = sum_t dz_t x_{t-W+1+j}
 //                                                               db = sum_t dz_t
+//
+// q, k and v are convolved together, each from its own tensor into its own. In the same pass the heads of q and k may get
+// unit length, o = y r with r = 1 / sqrt(|y|^2 + 1e-6):   dy = r do - y r^3 (y . do).
 #pragma once
 
 #include <torch/nn/module.h>
@@ -15,11 +18,20 @@
 
 namespace horner {
 
+// Some of the channels, in a tensor of their own (B,T,C'), rows of any stride. unit > 0: heads of so many channels get
+// unit length afterwards.
+struct ConvPart {
+  at::Tensor x;
+  int64_t unit = 0;
+};
+
 struct ShortConv {
   at::Tensor weight;  // (C,W); undefined: y = x
   at::Tensor bias;    // (C) or undefined
   std::string activation = "none";
   at::Tensor operator()(const at::Tensor& x, Pass& pass) const;
+  // Of parts side by side, which are never joined in memory where the kernel runs.
+  std::vector<at::Tensor> operator()(const std::vector<ConvPart>& parts, Pass& pass) const;
 };
 struct ShortConvOptions {
   int64_t kernel = 4;  // W; 0: none
@@ -35,17 +47,25 @@ struct ConvWeights {
   at::Tensor bias;    // (C) or undefined
   bool silu = false;
 };
-
 bool can_convolve(const at::Tensor& x, const ConvWeights&);
-at::Tensor convolve(const at::Tensor& x, const ConvWeights&);  // (B,T,C)
+bool can_convolve(const std::vector<ConvPart>&, const ConvWeights&);
+std::vector<at::Tensor> convolve(const std::vector<ConvPart>&, const ConvWeights&);
+// In plain operations, from a state: y and the state after x. tail (B,W-1,C), or undefined before the first token.
+std::vector<at::Tensor>
+convolve_after(const at::Tensor& tail, const at::Tensor& x, const ConvWeights&);
 
-// What libhorner_cuda.so provides. dweights: (parts, W + 1, C) in fp32, to be summed; the last of W + 1 is the bias.
+// What libhorner_cuda.so provides. dweights: (n, W + 1, C) in fp32, to be summed; the last of W + 1 is the bias.
+struct ConvGrads {
+  std::vector<at::Tensor> dx;
+  at::Tensor dweights;
+};
 struct ConvKernels {
-  void (*forward)(const at::Tensor& x, const ConvWeights&, at::Tensor& y) = nullptr;
-  at::Tensor (*backward
-  )(const at::Tensor& x, const ConvWeights&, const at::Tensor& dy, at::Tensor& dx) = nullptr;
+  std::vector<at::Tensor> (*forward)(const std::vector<ConvPart>&, const ConvWeights&) = nullptr;
+  ConvGrads (*backward
+  )(const std::vector<ConvPart>&, const ConvWeights&, const std::vector<at::Tensor>& dy) = nullptr;
 };
 ConvKernels& conv_kernels();
-ConvKernels cuda_conv_kernels();  // in libhorner_cuda.so
+ConvKernels cuda_conv_kernels();   // in libhorner_cuda.so
+ConvKernels plain_conv_kernels();  // the same in plain operations, to test the backward's formulas
 
 }  // namespace horner

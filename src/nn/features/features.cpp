@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "nn/heads.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -54,12 +55,13 @@ Features::Features(
     : kind_(kind) {
   if (kind == "favor" || kind == "fourier") {
     check_at_least(m.name(), "feature_dim", double(M), 1);
-    const at::Tensor w = kind == "favor" ? orthogonal_rows(M, K) : at::randn({M, K}, at::kDouble);
-    w_ = m.register_buffer("feature_directions", w);
+    w_ = buffer(m, "feature_directions", [&] {
+      return kind == "favor" ? orthogonal_rows(M, K) : at::randn({M, K}, at::kDouble);
+    });
   }
   if (kind == "hedgehog") {
-    for_q_ = m.register_parameter("feature_q", at::eye(K).repeat({H, 1, 1}));
-    for_k_ = m.register_parameter("feature_k", at::eye(K).repeat({G, 1, 1}));
+    for_q_ = parameter(m, "feature_q", [&] { return at::eye(K).repeat({H, 1, 1}); });
+    for_k_ = parameter(m, "feature_k", [&] { return at::eye(K).repeat({G, 1, 1}); });
   }
 }
 
@@ -68,16 +70,16 @@ bool Features::positive() const {
 }
 
 at::Tensor Features::apply(const at::Tensor& x, bool key) const {
+  if (kind_ == "identity") return x;
   const at::Tensor y = wide(x);
   if (kind_ == "elu1") return at::elu(y) + 1;
-  if (kind_ == "relu") return y.relu() + 1e-3;
+  if (kind_ == "relu") return y.relu();
   if (kind_ == "relu2") return y.relu().square();
   if (kind_ == "cosine") return unit(y);
   if (kind_ == "exp") return y.softmax(-1);
   if (kind_ == "favor") return favor(y, w_, key);
   if (kind_ == "fourier") return fourier(y, w_);
-  if (kind_ == "hedgehog") return hedgehog(y, key ? for_k_ : for_q_);
-  return x;
+  return hedgehog(y, key ? for_k_ : for_q_);
 }
 
 }  // namespace horner

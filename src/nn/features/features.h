@@ -1,7 +1,7 @@
 // Feature maps phi of linear attention: q.k becomes phi(q).phi(k). Numbers in brackets: arXiv.
 //
 //   identity   x                                   elu1    x+1 for x > 0, else e^x    (2006.16236)
-//   relu       relu(x) + 1e-3                      relu2   relu(x)^2
+//   relu       relu(x)                             relu2   relu(x)^2
 //   cosine     x / |x|; the mixer divides v_s by s^sigmoid(c), c per head learned     (2409.18747)
 //   exp        softmax over the K features
 //   favor      M^{-1/2} e^{x'.w_i - |x'|^2/2} + 1e-4, x' = x/K^{1/4}                  (2009.14794)
@@ -9,8 +9,8 @@
 //   fourier    M^{-1/2} [cos(x'.w_i), sin(x'.w_i)], x' = x/|x|                        (2103.02143)
 //   hedgehog   [softmax(xA), softmax(-xA)], A = I at first, per head, for q and for k  (2402.04347)
 //
-// LUNA's learned map is in features/luna.h. Our choices where the papers are open: 1e-3 and 1e-4 keep a sum of features
-// above 0; hedgehog is learned together with the rest, not before it.
+// LUNA's learned map is in features/luna.h. Our choices where the papers are open: 1e-4 keeps a sum of favor's features
+// above 0 (a sum of relu's has the mixer's floor); hedgehog is learned together with the rest, not before it.
 #pragma once
 
 #include <torch/nn/module.h>

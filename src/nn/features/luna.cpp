@@ -8,6 +8,7 @@
 #include "nn/features/scalar_networks.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -18,12 +19,12 @@ LunaMap::LunaMap(torch::nn::Module& m, int64_t K, const LunaMapOptions& o) : o_(
   check_at_least(m.name(), "map.hidden", double(o.hidden), 1);
   const int64_t M = o.projections, R = o.channels, E = o.hidden;
   const double bound = 1 / std::sqrt(double(E));
-  w_ = m.register_parameter("map_w", normal({M, K}, 1 / std::sqrt(double(K))));
-  b_ = m.register_parameter("map_b", at::zeros({M}));
-  fc1_ = m.register_parameter("map_fc1", uniform({o.shared ? 1 : R, E}, -1, 1));
-  bias1_ = m.register_parameter("map_bias1", uniform({o.shared ? 1 : R, E}, -1, 1));
-  fc2_ = m.register_parameter("map_fc2", uniform({R, E}, -bound, bound));
-  bias2_ = m.register_parameter("map_bias2", uniform({R}, -bound, bound));
+  w_ = parameter(m, "map_w", [&] { return normal({M, K}, 1 / std::sqrt(double(K))); });
+  b_ = parameter(m, "map_b", [&] { return at::zeros({M}); });
+  fc1_ = parameter(m, "map_fc1", [&] { return uniform({o.shared ? 1 : R, E}, -1, 1); });
+  bias1_ = parameter(m, "map_bias1", [&] { return uniform({o.shared ? 1 : R, E}, -1, 1); });
+  fc2_ = parameter(m, "map_fc2", [&] { return uniform({R, E}, -bound, bound); });
+  bias2_ = parameter(m, "map_bias2", [&] { return uniform({R}, -bound, bound); });
 }
 
 at::Tensor LunaMap::networks(const at::Tensor& u) const {

@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "core/memory.h"
+
 namespace horner {
 namespace {
 
@@ -48,9 +50,9 @@ NetworkKernels& network_kernels() {
 }
 
 bool can_apply(const at::Tensor& u, const Networks& n) {
-  return u.is_cuda() && u.scalar_type() == at::kFloat && network_kernels().forward != nullptr &&
-         u.numel() > 0 && n.f2.numel() <= kMost && n.f2.size(0) <= kMostNetworks &&
-         n.f2.scalar_type() == at::kFloat;
+  return u.is_cuda() && has_memory(u) && u.scalar_type() == at::kFloat &&
+         network_kernels().forward != nullptr && u.numel() > 0 && n.f2.numel() <= kMost &&
+         n.f2.size(0) <= kMostNetworks && n.f2.scalar_type() == at::kFloat;
 }
 
 at::Tensor apply_networks(const at::Tensor& u, const Networks& n) {

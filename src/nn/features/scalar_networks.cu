@@ -3,6 +3,7 @@
 // sums, which it keeps in registers until the block ends.
 #include "nn/features/scalar_networks.cuh"
 
+#include "cuda/device.h"
 #include "cuda/types.cuh"
 
 namespace horner::cuda {
@@ -99,7 +100,8 @@ __global__ void __launch_bounds__(kThreads)
 
 int64_t network_parts(const ScalarNetworks& p) {
   const int64_t tiles = (p.n + kThreads - 1) / kThreads;
-  return tiles < 528 ? tiles : 528;  // 4 blocks on each of 132 multiprocessors
+  const int64_t most = 4 * processors();  // 4 blocks on each multiprocessor
+  return tiles < most ? tiles : most;
 }
 
 cudaError_t networks_forward(const ScalarNetworks& p, cudaStream_t stream) {

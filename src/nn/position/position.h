@@ -6,6 +6,11 @@
 //   rope             th_t = t temp, temp_j = base^{-2j/K}             (arXiv:2104.09864)
 //   selective_rope   th_t = temp c_t, c_t = c_{t-1} + phi_t          (arXiv:2511.17388)
 //
+// Rope for longer texts, f the factor and L the original length:
+//   linear   temp_j / f                                                (arXiv:2306.15595)
+//   llama3   n = L temp_j / 2 pi turns in the original length:
+//            temp_j / f if n < low, temp_j if n > high, between them linear in n          (Llama 3.1)
+//
 // The increment phi_t of selective_rope, P numbers per key/value head, from the layer's input x:
 //   xh   = x_h / sqrt(|x_h|^2 + 1e-6), one slice of D/G per head
 //   full rank   phi_h = xh_h What_h, What_h = s_h W_h / |columns of W_h|      (rank = 0)
@@ -35,6 +40,11 @@ struct PositionOptions {
   std::string temperature = "rope";
   double theta = 0.9999;
   double temperature_max = 1;
+  std::string scaling = "none";
+  double scaling_factor = 8;
+  double scaling_low = 1;
+  double scaling_high = 4;
+  int64_t scaling_length = 8192;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
@@ -48,6 +58,11 @@ struct PositionOptions {
     visit("temperature", temperature, "selective: spectrum of the angles", {"rope", "rfa"});
     visit("theta", theta, "selective: rfa's spectrum ends at tan(theta pi/2); below 1");
     visit("temperature_max", temperature_max, "selective: the largest temperature");
+    visit("scaling", scaling, "rope: frequencies for longer texts", {"none", "linear", "llama3"});
+    visit("scaling_factor", scaling_factor, "scaling: divides the frequencies, at least 1");
+    visit("scaling_low", scaling_low, "llama3: fewer turns in the original length are divided");
+    visit("scaling_high", scaling_high, "llama3: more turns in the original length are kept");
+    visit("scaling_length", scaling_length, "llama3: the original length");
   }
 };
 
@@ -77,5 +92,7 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& angle);  // (B,T,H,K),
 // Temperatures (P), in fp64.
 at::Tensor rope_temperatures(int64_t P, double base, at::Device device = at::kCPU);
 at::Tensor rfa_temperatures(int64_t P, double theta, at::Device device = at::kCPU);
+// Rope's temperatures (P) under the settings' scaling and largest temperature.
+at::Tensor rope_spectrum(int64_t P, const PositionOptions&, at::Device device = at::kCPU);
 
 }  // namespace horner

@@ -7,17 +7,29 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 namespace horner {
 
-// x (B,T,H,2P) in fp32, or on a GPU in bf16; c and s (B|1,T,H|1,P) in fp32, without gradients.
-at::Tensor rotate_pairs(const at::Tensor& x, const at::Tensor& c, const at::Tensor& s);
+// Each x (B,T,H,2P) in fp32, or on a GPU in bf16, with its own H; c and s (B|1,T,A,P) in fp32, without gradients. A divides
+// every H: heads i H/A .. (i+1) H/A - 1 have angle i. One kernel reads all (at most two) where they lie.
+std::vector<at::Tensor> rotate_pairs(
+    const std::vector<at::Tensor>& x, const at::Tensor& c, const at::Tensor& s
+);
 bool can_rotate_pairs(const at::Tensor& x);
 
-// What libhorner_cuda.so provides: y from x, rotated back if `back` is set.
-using RotateKernel = void (*)(
-    const at::Tensor& x, const at::Tensor& c, const at::Tensor& s, bool back, at::Tensor& y
-);
-RotateKernel& rotate_kernel();
-RotateKernel cuda_rotate_kernel();  // in libhorner_cuda.so
+// What libhorner_cuda.so provides.
+struct RotateKernels {
+  // Each y, contiguous, from x; rotated back if `back` is set.
+  void (*rotate
+  )(const std::vector<at::Tensor>& x,
+    const at::Tensor& c,
+    const at::Tensor& s,
+    bool back,
+    const std::vector<at::Tensor>& y) = nullptr;
+  bool (*captured)() = nullptr;  // whether a CUDA graph records the current stream
+};
+RotateKernels& rotate_kernels();
+RotateKernels cuda_rotate_kernels();  // in libhorner_cuda.so
 
 }  // namespace horner

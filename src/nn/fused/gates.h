@@ -1,0 +1,57 @@
+// Gates of recurrences: decays from their logits, and values scaled per head.
+//
+//   decay         g = -c softplus(s z + b)      log sigmoid(z) / t is s = -1, c = 1/t;  Mamba's is s = 1, c = e^{A_log}
+//     p = sigmoid(s z + b):  dz = -c s p dg     db = sum over rows of -c p dg     dc = sum over rows of -softplus dg
+//
+//   scale_heads   y = x s, one s per head       dx = s dy     ds = x . dy
+//
+//   augment       y = o + sigmoid(w v),  w = sum_i q_i k_i a_i, one w per head (MetaLA)        p = sigmoid(w v)
+//     do = dy     dv = dy p (1 - p) w     dw = dy p (1 - p) . v     dq = dw k a     dk = dw q a     da = sum over rows of dw q k
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace horner {
+
+struct Decay {
+  bool negated = false;  // s = -1
+  at::Tensor b;          // (n) fp32 or undefined: 0
+  at::Tensor c;          // (n) fp32 or undefined: 1
+  double scale = 1;      // c is multiplied by this
+};
+at::Tensor decay(const at::Tensor& z, const Decay& d);             // (..,n) -> (..,n) in fp32
+at::Tensor scale_heads(const at::Tensor& x, const at::Tensor& s);  // (..,H,P), (..,H)
+
+struct Augment {
+  at::Tensor q, k;  // (B,T,H,K)
+  at::Tensor a;     // (H,K) fp32
+  at::Tensor v, o;  // (B,T,H,V)
+};
+at::Tensor augment(const Augment& in);  // (B,T,H,V)
+
+// The nodes; used by the functions above where kernels are.
+at::Tensor fused_augment(const Augment& in);
+at::Tensor fused_decay(const at::Tensor& z, const Decay& d);
+at::Tensor fused_scale_heads(const at::Tensor& x, const at::Tensor& s);
+
+struct DecayGrads {
+  at::Tensor dz, db, dc;  // db and dc: (parts,n), to be summed
+};
+struct AugmentGrads {
+  at::Tensor dq, dk, da, dv;  // da: (parts,H,K), to be summed
+};
+struct GateKernels {
+  at::Tensor (*decay)(const at::Tensor& z, const Decay&) = nullptr;
+  DecayGrads (*decay_backward)(const at::Tensor& z, const Decay&, const at::Tensor& dg) = nullptr;
+  at::Tensor (*scale)(const at::Tensor& x, const at::Tensor& s) = nullptr;
+  std::pair<at::Tensor, at::Tensor> (*scale_backward
+  )(const at::Tensor& x, const at::Tensor& s, const at::Tensor& dy) = nullptr;
+  at::Tensor (*augment)(const Augment&) = nullptr;
+  AugmentGrads (*augment_backward)(const Augment&, const at::Tensor& dy) = nullptr;
+  bool (*augment_takes)(const Augment&) = nullptr;
+};
+GateKernels& gate_kernels();
+GateKernels cuda_gate_kernels();  // in libhorner_cuda.so
+constexpr int64_t kWidestGate = 4096;
+
+}  // namespace horner
