@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/parameter.h"
 
 namespace horner {
 
@@ -21,7 +22,7 @@ Conv::Conv(int64_t D, const Options& o) : Mixer("conv", D), o_(o) {
   const double bound = 1 / std::sqrt(double(o.kernel));
   gate_ = linear(*this, "gate", D, D, true);
   filter_ = short_conv(*this, "filter", D, {o.kernel, "none", false});
-  offset_ = register_parameter("offset", uniform({D}, -bound, bound));
+  offset_ = parameter(*this, "offset", [&] { return uniform({D}, -bound, bound); });
 }
 
 at::Tensor Conv::windows(const at::Tensor& x, Pass& pass) const {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "nn/heads.h"
+#include "nn/linears.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -26,16 +27,16 @@ DeltaNet::DeltaNet(int64_t D, const Options& o) : Mixer("deltanet", D), o_(o) {
 
 at::Tensor DeltaNet::mix(const at::Tensor& x, Pass& pass) {
   const int64_t H = o_.heads;
-  const at::Tensor q = q_(x), k = k_(x), v = v_(x);
-  at::Tensor qkv = at::cat({q, k, v}, -1);
-  qkv = conv_.weight.defined() ? conv_(qkv, pass) : at::silu(qkv);
-  const auto parts = qkv.split_with_sizes({q.size(2), k.size(2), v.size(2)}, -1);
+  auto [q, k, v, b] = linears(x, q_, k_, v_, beta_);
+  if (!conv_.weight.defined()) q = at::silu(q), k = at::silu(k), v = at::silu(v);
+  const int64_t K = q.size(2) / H;
+  const auto qkv = conv_({{q, K}, {k, K}, {v}}, pass);  // q and k of length 1
   Inputs in;
-  in.q = unit_length(split_heads(parts[0], H));
-  in.k = unit_length(split_heads(parts[1], H));
-  in.v = split_heads(parts[2], H);
+  in.q = split_heads(qkv[0], H);
+  in.k = split_heads(qkv[1], H);
+  in.v = split_heads(qkv[2], H);
   position_.rotate(x, in.q, in.k, pass);
-  in.beta = wide(beta_(x)).sigmoid() * (o_.negative ? 2.0 : 1.0);
+  in.beta = wide(b).sigmoid() * (o_.negative ? 2.0 : 1.0);
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
   return out_(join_heads(norm_(pass.run("delta", in, options).o)));

@@ -8,6 +8,8 @@
 #include "core/check.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/linears.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -31,31 +33,32 @@ GatedDeltaNet::GatedDeltaNet(int64_t D, const Options& o)
   decay_ = linear(*this, "decay", D, H_);
   gate_ = linear(*this, "gate", D, H_ * V);
   out_ = linear(*this, "out", H_ * V, D);
-  A_log_ = register_parameter("A_log", uniform({H_}, 1e-3, 16).log());
-  step_bias_ = register_parameter("step_bias", inverse_softplus_of_steps(H_));
+  A_log_ = parameter(*this, "A_log", [&] { return uniform({H_}, 1e-3, 16).log(); });
+  step_bias_ = parameter(*this, "step_bias", [&] { return inverse_softplus_of_steps(H_); });
   conv_ = short_conv(*this, "conv", 2 * o.heads * K + H_ * V, {o.conv, "silu", false});
   norm_ = head_norm(*this, "norm", "rms", o.norm_eps, {V});
   position_ = Position(*this, D, o.heads, K, o.position);
 }
 
 at::Tensor GatedDeltaNet::mix(const at::Tensor& x, Pass& pass) {
-  const at::Tensor q = q_(x), k = k_(x), v = v_(x);
-  at::Tensor qkv = at::cat({q, k, v}, -1);
-  qkv = conv_.weight.defined() ? conv_(qkv, pass) : at::silu(qkv);
-  const auto parts = qkv.split_with_sizes({q.size(2), k.size(2), v.size(2)}, -1);
+  auto [q, k, v, b, step, z] = linears(x, q_, k_, v_, beta_, decay_, gate_);
+  if (!conv_.weight.defined()) q = at::silu(q), k = at::silu(k), v = at::silu(v);
+  const int64_t K = q.size(2) / o_.heads;
+  const auto qkv = conv_({{q, K}, {k, K}, {v}}, pass);  // q and k of length 1
   Inputs in;
-  in.q = unit_length(split_heads(parts[0], o_.heads));
-  in.k = unit_length(split_heads(parts[1], o_.heads));
-  in.v = split_heads(parts[2], H_);
+  in.q = split_heads(qkv[0], o_.heads);
+  in.k = split_heads(qkv[1], o_.heads);
+  in.v = split_heads(qkv[2], H_);
   position_.rotate(x, in.q, in.k, pass);
-  in.q = in.q.repeat_interleave(H_ / o_.heads, 2);
-  in.k = in.k.repeat_interleave(H_ / o_.heads, 2);
-  in.beta = wide(beta_(x)).sigmoid() * (o_.negative ? 2.0 : 1.0);
-  in.g = -wide(A_log_).exp() * at::softplus(wide(decay_(x)) + step_bias_);
+  if (H_ > o_.heads) {
+    in.q = in.q.repeat_interleave(H_ / o_.heads, 2);
+    in.k = in.k.repeat_interleave(H_ / o_.heads, 2);
+  }
+  in.beta = wide(b).sigmoid() * (o_.negative ? 2.0 : 1.0);
+  in.g = -bounded_exp(wide(A_log_)) * at::softplus(wide(step) + step_bias_);
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
-  const at::Tensor o = norm_(pass.run("delta", in, options).o);
-  return out_(join_heads(o) * at::silu(gate_(x)));
+  return out_(norm_.gated(pass.run("delta", in, options).o, z, Gate::silu));
 }
 
 }  // namespace horner

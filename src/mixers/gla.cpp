@@ -6,8 +6,10 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "nn/fused/gates.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/linears.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -39,24 +41,33 @@ Gla::Gla(int64_t D, const Options& o) : Mixer("gla", D), o_(o) {
 
 at::Tensor Gla::mix(const at::Tensor& x, Pass& pass) {
   const int64_t H = o_.heads;
-  at::Tensor q = q_(x), k = k_(x), v = v_(x);
+  auto [q, k, v, low, z] = linears(x, q_, k_, v_, decay_down_, gate_);
   if (conv_.weight.defined()) {
-    const auto parts =
-        conv_(at::cat({q, k, v}, -1), pass).split_with_sizes({q.size(2), k.size(2), v.size(2)}, -1);
-    q = parts[0], k = parts[1], v = parts[2];
+    const auto qkv = conv_({{q}, {k}, {v}}, pass);
+    q = qkv[0], k = qkv[1], v = qkv[2];
   }
   Inputs in;
   in.q = split_heads(q, H);
   in.k = split_heads(k, H);
   in.v = split_heads(v, H);
   position_.rotate(x, in.q, in.k, pass);
-  const at::Tensor logit = split_heads(wide(decay_up_(decay_down_(x))), H);
-  in.g = at::log_sigmoid(logit) / o_.temperature;
+  const Decay to_decay{.negated = true, .scale = 1 / o_.temperature};
+  in.g = split_heads(decay(decay_up_(low), to_decay), H);  // log sigmoid(.) / temperature
   if (o_.tie_pair_decay) in.g = at::cat({in.g, in.g}, -1);
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
-  const at::Tensor o = join_heads(norm_(pass.run("linear", in, options).o));
-  return out_(o_.gate ? at::silu(gate_(x)) * o : o);
+  const at::Tensor o = pass.run("linear", in, options).o;
+  return out_(o_.gate ? norm_.gated(o, z, Gate::silu) : join_heads(norm_(o)));
+}
+
+std::string Gla::equation(std::string_view) const {
+  return fmt::format(
+      "S_t = diag(a_t) S_{{t-1}} + k_t^T v_t, o_t = q_t S_t/sqrt K, a = sigmoid(x W1 W2 + "
+      "b)^{{1/{:g}}}, y_t = {}{}",
+      o_.temperature,
+      o_.gate ? "silu(x_t W_r) * " : "",
+      o_.norm == "none" ? "o_t" : o_.norm + "(o_t)"
+  );
 }
 
 }  // namespace horner

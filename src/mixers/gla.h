@@ -48,6 +48,7 @@ class Gla : public Mixer {
   using Options = GlaOptions;
   Gla(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  std::string equation(std::string_view listed) const override;
 
  protected:
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;

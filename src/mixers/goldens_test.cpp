@@ -44,7 +44,7 @@ void expect_goldens(const std::string& path, size_t cases) {
   }
 }
 
-TEST(MixerGoldens, Equations) { expect_goldens("src/mixers/goldens/equations.safetensors", 30); }
+TEST(MixerGoldens, Equations) { expect_goldens("src/mixers/goldens/equations.safetensors", 40); }
 TEST(MixerGoldens, Transformers) {
   expect_goldens("src/mixers/goldens/transformers.safetensors", 8);
 }

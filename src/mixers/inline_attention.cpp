@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -19,11 +20,35 @@ at::Tensor feature(std::string_view kind, const at::Tensor& x) {
   return kind == "exp" ? (0.2 * x).exp() : x;
 }
 
+// The values on a square of side r around every token of an image.   (B,T,H,K) -> (B,T,H,r r,K)
+at::Tensor squares(const at::Tensor& v, int64_t columns, int64_t r) {
+  HORNER_CHECK(
+      v.size(1) % columns == 0,
+      "[inline] an image has rows of {} tokens, got {} tokens",
+      columns,
+      v.size(1)
+  );
+  const int64_t rows = v.size(1) / columns, edge = r / 2;
+  const at::Tensor image = v.unflatten(1, {rows, columns});
+  const at::Tensor padded = at::constant_pad_nd(image, {0, 0, 0, 0, edge, edge, edge, edge});
+  std::vector<at::Tensor> shifted;
+  for (int64_t y = 0; y < r; ++y) {
+    for (int64_t x = 0; x < r; ++x)
+      shifted.push_back(padded.narrow(1, y, rows).narrow(2, x, columns).flatten(1, 2));
+  }
+  return at::stack(shifted, 3);
+}
+
 }  // namespace
 
-InlineAttention::InlineAttention(int64_t D, const Options& o) : Mixer("inline", D), o_(o) {
+InlineAttention::InlineAttention(int64_t D, const Options& o)
+    : Mixer("inline", D), o_(o), taps_(o.columns > 0 ? o.residual * o.residual : o.residual) {
   check_heads(name(), D, o.heads);
   check_at_least(name(), "residual", double(o.residual), 0);
+  check_at_least(name(), "columns", double(o.columns), 0);
+  HORNER_CHECK(
+      o.columns == 0 || !o.causal, "[inline] columns: an image is read in both directions"
+  );
   HORNER_CHECK(
       o.causal || o.residual == 0 || o.residual % 2 == 1,
       "[inline] in both directions the residual has a middle: its taps must be odd, got {}",
@@ -36,10 +61,14 @@ InlineAttention::InlineAttention(int64_t D, const Options& o) : Mixer("inline", 
   out_ = linear(*this, "out", D, D, true);
   if (o.residual == 0) return;
   const double bound = 1 / std::sqrt(double(K));
-  hidden_weight_ = register_parameter("hidden_weight", uniform({H, K, K}, -bound, bound));
-  hidden_bias_ = register_parameter("hidden_bias", uniform({H, K}, -bound, bound));
-  tap_weight_ = register_parameter("tap_weight", uniform({H, K, o.residual * K}, -bound, bound));
-  tap_bias_ = register_parameter("tap_bias", uniform({H, o.residual * K}, -bound, bound));
+  hidden_weight_ = parameter(*this, "hidden_weight", [&] {
+    return uniform({H, K, K}, -bound, bound);
+  });
+  hidden_bias_ = parameter(*this, "hidden_bias", [&] { return uniform({H, K}, -bound, bound); });
+  tap_weight_ = parameter(*this, "tap_weight", [&] {
+    return uniform({H, K, taps_ * K}, -bound, bound);
+  });
+  tap_bias_ = parameter(*this, "tap_bias", [&] { return uniform({H, taps_ * K}, -bound, bound); });
 }
 
 // The first token's y, or the mean in both directions, which is taken from every token: the weights
@@ -66,7 +95,7 @@ at::Tensor InlineAttention::residual(
   const at::Tensor hidden =
       at::gelu(grouped(split_heads(mean, o_.heads), hidden_weight_, hidden_bias_));
   const at::Tensor rk =
-      grouped(hidden, tap_weight_, tap_bias_).unflatten(-1, {taps, -1});  // (B,T|1,H,taps,K)
+      grouped(hidden, tap_weight_, tap_bias_).unflatten(-1, {taps_, -1});  // (B,T|1,H,taps,K)
   const auto near = [&](const at::Tensor& y, at::Tensor& tail) {  // v_t .. v_{t-taps+1}, from ahead
     const int64_t T = y.size(1);
     if (!tail.defined()) tail = at::zeros_like(y.sum(1, true)).repeat({1, taps - 1 - ahead, 1, 1});
@@ -79,7 +108,7 @@ at::Tensor InlineAttention::residual(
   const at::Tensor window =
       o_.causal ? pass.over_time(v, near) : pass.each(v, [&](const at::Tensor& y) {
         at::Tensor none;
-        return near(y, none);
+        return o_.columns > 0 ? squares(y, o_.columns, taps) : near(y, none);
       });
   return (rk * window).sum(3);  // (B,T,H,taps,K) -> (B,T,H,K)
 }

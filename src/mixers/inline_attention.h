@@ -12,8 +12,8 @@
 // and v_1 taken from all tokens first they do not, and o is the same. k_1 and v_1 stand in the state.
 //
 // The local residual: rk_t = MLP(mean of x seen so far), grouped by head, GELU; both: taps t-1, t,
-// t+1 of the mean over all tokens. The paper's 3x3 kernel on an image grid is a row of 3 here. phi
-// = identity is the default; w may be negative. o_1 = v_1 when the residual is 0. q, k, v, W_o have
+// t+1 of the mean over all tokens. With `columns` the tokens are an image, row by row: taps on a
+// square around the token, the paper's 3x3, zeros beyond the edges. phi = identity is the default; w may be negative. o_1 = v_1 when the residual is 0. q, k, v, W_o have
 // biases.
 #pragma once
 
@@ -27,6 +27,7 @@ struct InlineOptions {
   bool causal = true;
   std::string feature = "identity";
   int64_t residual = 3;
+  int64_t columns = 0;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
@@ -34,6 +35,9 @@ struct InlineOptions {
     visit("causal", causal, "a token reads the past and itself; false: both directions");
     visit("feature", feature, "phi", {"identity", "relu", "leaky_relu", "exp"});
     visit("residual", residual, "taps of the local residual; 0: none");
+    visit(
+        "columns", columns, "of the image that the tokens are: the residual is a square; 0: none"
+    );
   }
 };
 
@@ -53,6 +57,7 @@ class InlineAttention : public Mixer {
       const;
 
   const Options o_;
+  const int64_t taps_;
   Linear q_, k_, v_, out_;
   at::Tensor hidden_weight_, hidden_bias_;  // (H,K,K), (H,K)
   at::Tensor tap_weight_, tap_bias_;        // (H,K,taps K), (H,taps K)

@@ -6,8 +6,11 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "nn/fused/gates.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/linears.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -28,8 +31,8 @@ Kda::Kda(int64_t D, const Options& o) : Mixer("kda", D), o_(o) {
   gate_down_ = linear(*this, "gate_down", D, rank);
   gate_up_ = linear(*this, "gate_up", rank, H * V, true);
   out_ = linear(*this, "out", H * V, D);
-  A_log_ = register_parameter("A_log", uniform({H}, 1, 16).log());
-  step_bias_ = register_parameter("step_bias", inverse_softplus_of_steps(H * K));
+  A_log_ = parameter(*this, "A_log", [&] { return uniform({H}, 1, 16).log(); });
+  step_bias_ = parameter(*this, "step_bias", [&] { return inverse_softplus_of_steps(H * K); });
   conv_ = short_conv(*this, "conv", H * (2 * K + V), {o.conv, "silu", false});
   norm_ = head_norm(*this, "norm", "rms", o.norm_eps, {V});
   position_ = Position(*this, D, H, K, o.position);
@@ -37,22 +40,23 @@ Kda::Kda(int64_t D, const Options& o) : Mixer("kda", D), o_(o) {
 
 at::Tensor Kda::mix(const at::Tensor& x, Pass& pass) {
   const int64_t H = o_.heads;
-  const at::Tensor q = q_(x), k = k_(x), v = v_(x);
-  at::Tensor qkv = at::cat({q, k, v}, -1);
-  qkv = conv_.weight.defined() ? conv_(qkv, pass) : at::silu(qkv);
-  const auto parts = qkv.split_with_sizes({q.size(2), k.size(2), v.size(2)}, -1);
+  auto [q, k, v, b, low, gate] = linears(x, q_, k_, v_, beta_, decay_down_, gate_down_);
+  if (!conv_.weight.defined()) q = at::silu(q), k = at::silu(k), v = at::silu(v);
+  const int64_t K = q.size(2) / H;
+  const auto qkv = conv_({{q, K}, {k, K}, {v}}, pass);  // q and k of length 1
   Inputs in;
-  in.q = unit_length(split_heads(parts[0], H));
-  in.k = unit_length(split_heads(parts[1], H));
-  in.v = split_heads(parts[2], H);
+  in.q = split_heads(qkv[0], H);
+  in.k = split_heads(qkv[1], H);
+  in.v = split_heads(qkv[2], H);
   position_.rotate(x, in.q, in.k, pass);
-  in.beta = wide(beta_(x)).sigmoid() * (o_.negative ? 2.0 : 1.0);
-  const at::Tensor step = at::softplus(wide(decay_up_(decay_down_(x))) + step_bias_);
-  in.g = -wide(A_log_).exp().unsqueeze(-1) * split_heads(step, H);  // (B,T,H,K)
+  in.beta = wide(b).sigmoid() * (o_.negative ? 2.0 : 1.0);
+  const at::Tensor A = bounded_exp(wide(A_log_)).unsqueeze(-1).expand({H, K}).flatten();  // (H K)
+  const Decay to_decay{.b = wide(step_bias_), .c = A};
+  in.g = split_heads(decay(decay_up_(low), to_decay), H);  // (B,T,H,K)
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
-  const at::Tensor o = norm_(pass.run("delta", in, options).o);
-  return out_(join_heads(o) * gate_up_(gate_down_(x)).sigmoid());
+  const at::Tensor z = gate_up_(gate);
+  return out_(norm_.gated(pass.run("delta", in, options).o, z, Gate::sigmoid));
 }
 
 }  // namespace horner

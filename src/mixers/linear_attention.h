@@ -4,7 +4,7 @@
 //   A_ts = phi(q_t).phi(k_s)                         features/features.h
 //   o_t  = sum_{s<=t} p(A_ts) v_s / sum_{s<=t} p(A_ts),  out = o W_o
 //   p(A) = A;  power n:  A^n,  or with series: 1 + A + .. + A^n/n!, both of A / sqrt(F)
-//   norm = sum divides as above, at least by eps; none does not
+//   norm = sum divides as above, at least by eps; none does not; l2: o_t / |o_t|; gate: sigmoid(x_t Wg + bg) o_t / t
 //   cosine (arXiv:2409.18747): v_s / s^{sigmoid(c_h)}, c_h = 0.5 at first, and no sum
 //
 // Chosen here: the default norm is sum, and it is refused where a weight can be negative (identity,
@@ -16,6 +16,7 @@
 #include "mixers/mixer.h"
 #include "nn/features/features.h"
 #include "nn/linear.h"
+#include "nn/norm.h"
 #include "nn/position/position.h"
 #include "nn/short_conv.h"
 
@@ -24,6 +25,8 @@ namespace horner {
 struct LinearAttentionOptions {
   int64_t heads = 4;
   int64_t groups = 0;
+  int64_t key = 0;
+  bool bias = false;
   bool causal = true;
   std::string feature = "elu1";
   int64_t feature_dim = 64;
@@ -38,10 +41,12 @@ struct LinearAttentionOptions {
   void visit(Visitor&& visit) {
     visit("heads", heads, "query heads H");
     visit("groups", groups, "key/value heads G; 0: as many as heads");
+    visit("key", key, "K: width of a query and key; 0: D / H");
+    visit("bias", bias, "q, k, v and out have biases");
     visit("causal", causal, "a token reads the past and itself; false: both directions");
     visit("feature", feature, "the feature map", feature_names());
     visit("feature_dim", feature_dim, "random features of favor and fourier");
-    visit("norm", norm, "divide by the sum of the weights, or not", {"sum", "none"});
+    visit("norm", norm, "what divides the sum of weighted values", {"sum", "none", "l2", "gate"});
     visit("power", power, "power of the weights");
     visit("series", series, "all powers up to it, over n!");
     visit("conv", conv, "kernel of the short convolution on q, k, v; 0: none");
@@ -55,6 +60,7 @@ class LinearAttention : public Mixer {
   using Options = LinearAttentionOptions;
   LinearAttention(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  std::string equation(std::string_view listed) const override;
   bool causal() const override { return o_.causal; }
 
  protected:
@@ -62,11 +68,12 @@ class LinearAttention : public Mixer {
 
  private:
   const Options o_;
-  const int64_t G_, K_;
-  Linear q_, k_, v_, out_;
+  const int64_t G_, K_, V_;
+  Linear q_, k_, v_, out_, norm_gate_;
   ShortConv conv_;
   Position position_;
   Features features_;
+  HeadNorm norm_;
   at::Tensor exponent_;  // (G): c
 };
 

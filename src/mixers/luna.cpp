@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "nn/heads.h"
+#include "nn/linears.h"
 
 namespace horner {
 
@@ -26,9 +27,10 @@ Luna::Luna(int64_t D, const Options& o) : Mixer("luna", D), o_(o) {
 
 at::Tensor Luna::mix(const at::Tensor& x, Pass& pass) {
   Inputs in;
-  in.q = split_heads(q_(x), o_.heads);
-  in.k = split_heads(k_(x), o_.heads);
-  in.v = split_heads(v_(x), o_.heads);
+  const auto [q, k, v] = linears(x, q_, k_, v_);
+  in.q = split_heads(q, o_.heads);
+  in.k = split_heads(k, o_.heads);
+  in.v = split_heads(v, o_.heads);
   position_.rotate(x, in.q, in.k, pass);
   in.q = map_(in.q);
   in.k = map_(in.k);
@@ -37,6 +39,10 @@ at::Tensor Luna::mix(const at::Tensor& x, Pass& pass) {
   options.eps = o_.eps;
   options.causal = o_.causal;
   return out_(join_heads(pass.run("linear", in, options).o));
+}
+
+std::string Luna::equation(std::string_view listed) const {
+  return o_.norm == "sum" ? std::string(listed) : "o_t = sum_s phi(q_t).phi(k_s) v_s, phi learned";
 }
 
 }  // namespace horner

@@ -39,6 +39,7 @@ class Luna : public Mixer {
   using Options = LunaOptions;
   Luna(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  std::string equation(std::string_view listed) const override;
   bool causal() const override { return o_.causal; }
 
  protected:

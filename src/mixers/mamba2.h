@@ -5,6 +5,9 @@
 //   S_t = a_t S_{t-1} + dt_t B_t^T x'_t,  y_t = C_t S_t + D_h x'_t  B, C: N numbers per group
 //   out = RMSNorm(y * SiLU(z)) W_out
 //
+// block = bare is the SSD of arXiv:2405.15731: x' = x, one head of D, no z, conv or norm, b = 0 and A
+// = 1 at first.
+//
 // Start as in the authors' code: A uniform in [1,16], dt log-uniform in [1e-3, 1e-1], D = 1; conv
 // with a bias.
 #pragma once
@@ -23,6 +26,7 @@ struct Mamba2Options {
   int64_t groups = 1;
   int64_t conv = 4;
   bool skip = true;
+  std::string block = "mamba2";
   double step_low = 1e-3, step_high = 1e-1;
 
   template <class Visitor>
@@ -33,6 +37,7 @@ struct Mamba2Options {
     visit("groups", groups, "how many B and C; each serves heads / groups heads");
     visit("conv", conv, "kernel of the short convolution; 0: none");
     visit("skip", skip, "add D_h x");
+    visit("block", block, "bare: the recurrence alone, of x itself", {"mamba2", "bare"});
     visit("step_low", step_low, "smallest step size at the start");
     visit("step_high", step_high, "largest step size at the start");
   }
@@ -43,11 +48,14 @@ class Mamba2 : public Mixer {
   using Options = Mamba2Options;
   Mamba2(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  std::string equation(std::string_view listed) const override;
 
  protected:
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;
 
  private:
+  at::Tensor mix_bare(const at::Tensor& x, Pass& pass) const;
+
   const Options o_;
   const int64_t E_, H_;
   Linear in_, out_;

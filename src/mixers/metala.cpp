@@ -6,7 +6,10 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "nn/fused/gates.h"
 #include "nn/heads.h"
+#include "nn/linears.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -27,7 +30,7 @@ MetaLa::MetaLa(int64_t D, const Options& o) : Mixer("metala", D), o_(o) {
   v_ = linear(*this, "v", D, H * V);
   gate_ = linear(*this, "gate", D, H * V, true);
   out_ = linear(*this, "out", H * V, D);
-  if (o.augment) augment_ = register_parameter("augment", at::zeros({H, K}));
+  if (o.augment) augment_ = parameter(*this, "augment", [&] { return at::zeros({H, K}); });
   norm_ = head_norm(*this, "norm", o.norm, 1e-5, {});
 }
 
@@ -35,20 +38,27 @@ at::Tensor MetaLa::mix(const at::Tensor& given, Pass& pass) {
   const int64_t H = o_.heads;
   const at::Tensor x = conv_(given, pass);
   Inputs in;
-  in.q = split_heads(q_(x), H);
-  in.v = split_heads(v_(x), H);
-  in.g = at::log_sigmoid(wide(split_heads(decay_(x), H))) / o_.temperature;
-  in.k = k_.weight.defined() ? split_heads(k_(x), H) : -in.g.expm1();  // k = 1 - a
+  const auto [q, v, logit, k, z] = linears(x, q_, v_, decay_, k_, gate_);
+  in.q = split_heads(q, H);
+  in.v = split_heads(v, H);
+  const Decay to_decay{.negated = true, .scale = 1 / o_.temperature};
+  in.g = split_heads(decay(logit, to_decay), H);  // log sigmoid(.) / temperature
+  in.k = k.defined() ? split_heads(k, H) : (-in.g.expm1()).to(in.v.scalar_type());  // k = 1 - a
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
   at::Tensor o = pass.run("linear", in, options).o;
-  if (augment_.defined()) {
-    const at::Tensor w =
-        (wide(in.q) * wide(in.k) * augment_).sum(-1, true);  // w_t = sum_i q k waug
-    o = o + (w * in.v).sigmoid();                            // o_t += sigmoid(w_t v_t)
-  }
-  const at::Tensor gate = at::silu(gate_(x));
-  return out_(gate * join_heads(norm_(o)).to(gate.scalar_type()));
+  // o_t += sigmoid(w_t v_t), w_t = sum_i q k waug
+  if (augment_.defined()) o = augment({in.q, in.k, augment_, in.v, o});
+  return out_(norm_.gated(o, z, Gate::silu));
+}
+
+std::string MetaLa::equation(std::string_view) const {
+  return fmt::format(
+      "S_t = diag(a_t) S_{{t-1}} + {}^T v_t, o_t = q_t S_t/sqrt K{}, y_t = silu(x_t W_g) * {}(o_t)",
+      o_.key == "own" ? "k_t" : "(1 - a_t)",
+      o_.augment ? " + sigmoid(w_t v_t)" : "",
+      o_.norm
+  );
 }
 
 }  // namespace horner

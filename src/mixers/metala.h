@@ -46,6 +46,7 @@ class MetaLa : public Mixer {
   using Options = MetaLaOptions;
   MetaLa(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  std::string equation(std::string_view listed) const override;
 
  protected:
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;

@@ -7,8 +7,45 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "nn/initial_values.h"
+#include "nn/parameter.h"
+#include "nn/part.h"
 
 namespace horner {
+namespace {
+
+// Nothing is drawn: every weight is one number in memory.
+std::shared_ptr<Mixer> make_unfilled(const MixerType& type, int64_t D, const Json& options) {
+  const Unfilled no_draws;
+  return type.make(D, options);
+}
+
+// All tensors are on meta, also those that are not drawn.
+std::shared_ptr<Mixer> make_shapes(const MixerType& type, int64_t D, const Json& options) {
+  std::vector<at::Tensor> shapes;
+  {
+    const ShapesOnly no_draws;
+    const Noted noted;
+    type.make(D, options);
+    for (const Noted::One& one : noted.tensors)
+      shapes.push_back(at::empty(one.tensor.sizes(), one.tensor.options().device(at::kMeta)));
+  }
+  const Lent lent(shapes);
+  return type.make(D, options);
+}
+
+int64_t bytes_after(Mixer& mixer, int64_t T, at::Device device) {
+  const auto after = [&](int64_t tokens) {
+    State state;
+    mixer.forward(at::zeros({1, tokens, mixer.width()}, device), state);
+    return state.bytes();
+  };
+  const int64_t one = after(1);
+  return T == 1 || after(2) == one ? one
+                                   : after(T);  // a state that does not grow is as large as it gets
+}
+
+}  // namespace
 
 at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& context) {
   HORNER_CHECK(
@@ -22,6 +59,14 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
       causal() || state.empty(),
       "[{}] both directions read a sequence whole: no state goes on",
       name()
+  );
+  const at::Tensor& cut = context.cu_seqlens;
+  HORNER_CHECK(
+      !cut.defined() || cut.is_cpu() || cut.device() == x.device(),
+      "[{}] cu_seqlens must be on the CPU or on the device of x, {}, got {}",
+      name(),
+      x.device().str(),
+      cut.device().str()
   );
   if (context.on_input) context.on_input(*this, x);
   Pass pass(state, context);
@@ -42,6 +87,7 @@ at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& cont
       state.parts[0].size(0),
       rows
   );
+  const Part part(parts::kGates);  // what no other part of the mixer names
   const at::Tensor y = mix(x, pass);
   if (causal() && context.keep_state) state = pass.after();
   return y;
@@ -60,15 +106,11 @@ System Mixer::dsf(const at::Tensor& x) { return system_of(core(x)); }
 
 int64_t state_bytes(const MixerType& type, int64_t D, int64_t T, const Json& options) {
   const c10::NoGradGuard no_graph;
-  const auto mixer = type.make(D, options);
-  const auto after = [&](int64_t tokens) {
-    State state;
-    mixer->forward(at::zeros({1, tokens, D}), state);
-    return state.bytes();
-  };
-  const int64_t one = after(1);
-  return T == 1 || after(2) == one ? one
-                                   : after(T);  // a state that does not grow is as large as it gets
+  try {
+    return bytes_after(*make_shapes(type, D, options), T, at::kMeta);
+  } catch (const c10::NotImplementedError&) {  // outside of Python torch knows fewer shapes
+    return bytes_after(*make_unfilled(type, D, options), T, at::kCPU);
+  }
 }
 
 }  // namespace horner

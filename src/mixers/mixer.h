@@ -20,6 +20,8 @@
 
 namespace horner {
 
+struct HeadStatistics;  // of mixers/start.h
+
 class Mixer : public torch::nn::Module {
  public:
   Mixer(std::string name, int64_t D) : torch::nn::Module(std::move(name)), width_(D) {}
@@ -33,10 +35,14 @@ class Mixer : public torch::nn::Module {
   virtual Json options() const = 0;
   virtual bool causal() const { return true; }
   virtual bool stops_gradients() const { return false; }  // on purpose: norm = detach
+  // The equation with these settings; `listed` is that of the list's row.
+  virtual std::string equation(std::string_view listed) const { return std::string(listed); }
   // Settings that have no effect beside the others, each with its reason.
   virtual std::vector<std::string> voids() const { return {}; }
   // Numbers that are measured rather than trained (key centring); none for most.
   virtual void calibrate(const at::Tensor&) {}
+  // The same from what was measured of the softmax attention whose place it takes; none for most.
+  virtual void start(const HeadStatistics&) {}
 
  protected:
   virtual at::Tensor mix(const at::Tensor& x, Pass& pass) = 0;  // (B,T,D) -> (B,T,D)
@@ -48,6 +54,7 @@ class Mixer : public torch::nn::Module {
 // A row of THE list.
 struct MixerType {
   std::string_view name;
+  std::string_view title;  // the name of its class in Python: horner.nn.GLA
   std::string_view paper;  // arXiv id
   std::string_view equation;
   std::string usual;                  // settings of a model of D = 1024, for tables
@@ -56,6 +63,7 @@ struct MixerType {
   std::shared_ptr<Mixer> (*make)(int64_t D, const Json& options);
   Json (*parse)(std::string_view text);  // "order=4,norm=sum" as the options that make takes
   std::vector<Description> (*describe)();
+  std::string_view use;  // when one would take it, for its page
 };
 
 // THE list, in mixers.cpp.

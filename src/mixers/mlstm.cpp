@@ -8,6 +8,8 @@
 #include "core/check.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/linears.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -26,9 +28,9 @@ Mlstm::Mlstm(int64_t D, const Options& o) : Mixer("mlstm", D), o_(o) {
   v_ = linear(*this, "v", normal({H * V, D}, small));
   output_gate_ = linear(*this, "output_gate", normal({H * V, D}, small));
   input_gate_ = linear(*this, "input_gate", at::zeros({H, D}), true);
-  input_gate_.bias.set_data(at::full({H}, o.input_bias));
+  start_at(input_gate_.bias, [&] { return at::full({H}, o.input_bias, at::kFloat); });
   forget_gate_ = linear(*this, "forget_gate", at::zeros({H, D}), true);
-  forget_gate_.bias.set_data(at::linspace(3, 6, H));
+  start_at(forget_gate_.bias, [&] { return at::linspace(3, 6, H, at::kFloat); });
   out_ = linear(*this, "out", normal({D, H * V}, 2 / (double(o.layers) * std::sqrt(double(D)))));
   norm_ = head_norm(*this, "norm", "layer", 1e-6, {H, V});
 }
@@ -36,12 +38,13 @@ Mlstm::Mlstm(int64_t D, const Options& o) : Mixer("mlstm", D), o_(o) {
 at::Tensor Mlstm::mix(const at::Tensor& x, Pass& pass) {
   const int64_t H = o_.heads;
   const auto capped = [&](const at::Tensor& y) { return o_.cap * (wide(y) / o_.cap).tanh(); };
-  const at::Tensor i = capped(input_gate_(x)),
-                   f = at::log_sigmoid(capped(forget_gate_(x)));  // (B,T,H)
+  const auto [q, k, v, in_gate, forget_gate, z] =
+      linears(x, q_, k_, v_, input_gate_, forget_gate_, output_gate_);
+  const at::Tensor i = capped(in_gate), f = at::log_sigmoid(capped(forget_gate));  // (B,T,H)
   Inputs in;
-  in.q = split_heads(q_(x), H);
-  in.k = split_heads(k_(x), H);
-  in.v = split_heads(v_(x), H);
+  in.q = split_heads(q, H);
+  in.k = split_heads(k, H);
+  in.v = split_heads(v, H);
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
   at::Tensor h;
@@ -58,7 +61,12 @@ at::Tensor Mlstm::mix(const at::Tensor& x, Pass& pass) {
         both.narrow(3, 0, V), both.select(3, V).abs().clamp_min(1)
     );  // q C / max(|q n|, 1)
   }
-  return out_(output_gate_(x).sigmoid() * join_heads(norm_(h)));
+  return out_(norm_.gated(h, z, Gate::sigmoid));
+}
+
+std::string Mlstm::equation(std::string_view listed) const {
+  if (o_.input_gate == "exponential") return std::string(listed);
+  return "C_t = f_t C_{t-1} + sigmoid(i_t) k_t^T v_t, h_t = q_t C_t / max(|q_t n_t|, 1)";
 }
 
 }  // namespace horner

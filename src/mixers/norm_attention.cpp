@@ -7,17 +7,19 @@
 
 #include "core/check.h"
 #include "nn/heads.h"
+#include "nn/linears.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
 
 at::Tensor normaliser(std::string_view kind, const at::Tensor& nu) {
-  if (kind == "exp") return nu.exp();
+  if (kind == "exp") return bounded_exp(nu);
   if (kind == "softplus") return at::softplus(nu);
   if (kind == "sigmoid") return nu.sigmoid();
-  if (kind == "exp_exp") return nu.exp().exp();
-  if (kind == "exp_elu") return at::elu(nu).exp();
-  return kind == "exp_softplus" ? 1 + nu.exp() : nu.sigmoid().exp();
+  if (kind == "exp_exp") return bounded_exp(bounded_exp(nu));
+  if (kind == "exp_elu") return bounded_exp(at::elu(nu));
+  return kind == "exp_softplus" ? 1 + bounded_exp(nu) : nu.sigmoid().exp();
 }
 
 NormAttention::NormAttention(int64_t D, const Options& o)
@@ -40,16 +42,16 @@ NormAttention::NormAttention(int64_t D, const Options& o)
   out_ = linear(*this, "out", D, D, true);
   conv_ = short_conv(*this, "conv", D + 2 * H * K_, {o.conv, "silu", true});
   features_ = Features(*this, o.feature, H, H, K_, 0);
-  if (o.offset == "linear") offset_ = register_parameter("offset", at::linspace(4, 9, H));
+  if (o.offset == "linear")
+    offset_ = parameter(*this, "offset", [&] { return at::linspace(4, 9, H); });
 }
 
 at::Tensor NormAttention::mix(const at::Tensor& x, Pass& pass) {
   const int64_t H = o_.heads;
-  at::Tensor v = v_(x), q = q_(x), k = k_(x);
+  auto [v, q, k, eta] = linears(x, v_, q_, k_, eta_);
   if (conv_.weight.defined()) {
-    const auto parts =
-        conv_(at::cat({v, q, k}, -1), pass).split_with_sizes({width(), H * K_, H * K_}, -1);
-    v = parts[0], q = parts[1], k = parts[2];
+    const auto vqk = conv_({{v}, {q}, {k}}, pass);
+    v = vqk[0], q = vqk[1], k = vqk[2];
   }
   Inputs in;
   in.q = features_.queries(split_heads(q, H));
@@ -58,7 +60,7 @@ at::Tensor NormAttention::mix(const at::Tensor& x, Pass& pass) {
   horner::Options options;
   options.causal = o_.causal;
   if (o_.scale_keys) options.scale = 1 / std::sqrt(double(K_));
-  at::Tensor nu = wide(eta_(x));  // (B,T,H)
+  at::Tensor nu = wide(eta);  // (B,T,H)
   if (offset_.defined()) nu = nu + offset_;
   const at::Tensor o = pass.run("linear", in, options).o;
   return out_(join_heads(pass.divide(o, normaliser(o_.normaliser, nu))));  // o_t = q_t S_t / eta_t

@@ -9,7 +9,7 @@
 //
 // offset = linear: off_h = linspace(4, 9, H), learned, as in the later paper, which keeps long
 // sequences in range; exp_exp with it has eta ~ 1e24 and is refused. The first paper has no offset:
-// |o_t| grows with t. Both directions (causal = false): S = sum over all s, for classifiers. No
+// |o_t| grows with t. eta is at most e^60. Both directions (causal = false): S = sum over all s, for classifiers. No
 // 1/sqrt(K) and no positions; scale_keys divides k by sqrt(K).
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 
 #include "nn/heads.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -19,7 +20,7 @@ Qlstm::Qlstm(int64_t D, const Options& o)
     write_ = linear(*this, "write", D, E_);
   }
   gates_ = linear(*this, "gates", E_, 3 * E_, true);
-  if (o.transition == "reversed") power_ = register_parameter("power", at::ones({1}));
+  if (o.transition == "reversed") power_ = parameter(*this, "power", [&] { return at::ones({1}); });
   out_ = linear(*this, "out", E_, D);
 }
 

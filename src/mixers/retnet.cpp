@@ -7,6 +7,7 @@
 
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/linears.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -27,17 +28,21 @@ RetNet::RetNet(int64_t D, const Options& o) : Mixer("retnet", D), o_(o) {
 at::Tensor RetNet::mix(const at::Tensor& x, Pass& pass) {
   const int64_t H = o_.heads;
   Inputs in;
-  in.q = split_heads(q_(x), H);
-  in.k = split_heads(k_(x), H);
-  in.v = split_heads(v_(x), H);
+  const auto [q, k, v, z] = linears(x, q_, k_, v_, gate_);
+  in.q = split_heads(q, H);
+  in.k = split_heads(k, H);
+  in.v = split_heads(v, H);
   position_.rotate(x, in.q, in.k, pass);
   const at::Tensor h = at::arange(H, wide(x).options());
   const at::Tensor a = 1 - at::pow(2.0, -5 - h);  // a_h = 1 - 2^{-5-h}
   in.g = a.log().expand({x.size(0), x.size(1), H});
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
-  const at::Tensor o = norm_(pass.run("linear", in, options).o);
-  return out_(at::silu(gate_(x)) * join_heads(o));
+  return out_(norm_.gated(pass.run("linear", in, options).o, z, Gate::silu));
+}
+
+std::string RetNet::equation(std::string_view listed) const {
+  return fmt::format("{}, y_t = silu(x_t W_g) * {}(o_t)", listed, o_.norm);
 }
 
 }  // namespace horner

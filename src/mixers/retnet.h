@@ -39,6 +39,7 @@ class RetNet : public Mixer {
   using Options = RetNetOptions;
   RetNet(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  std::string equation(std::string_view listed) const override;
 
  protected:
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -20,13 +21,17 @@ RgLru::RgLru(int64_t D, const Options& o) : Mixer("rg_lru", D), o_(o) {
   in_ = linear(*this, "in", D, E, true);
   out_ = linear(*this, "out", E, D, true);
   conv_ = short_conv(*this, "conv", E, {o.conv, "none", true});
-  recurrence_weight_ = register_parameter("recurrence_weight", normal({H, each, each}));
-  recurrence_bias_ = register_parameter("recurrence_bias", at::zeros({H, each}));
-  input_weight_ = register_parameter("input_weight", normal({H, each, each}));
-  input_bias_ = register_parameter("input_bias", at::zeros({H, each}));
-  const at::Tensor softplus =
-      -uniform({H, each}, 0.9, 0.999).log() / o.power;  // e^{-c softplus} in [0.9, 0.999]
-  Lambda_ = register_parameter("Lambda", softplus.expm1().log());
+  recurrence_weight_ = parameter(*this, "recurrence_weight", [&] {
+    return normal({H, each, each});
+  });
+  recurrence_bias_ = parameter(*this, "recurrence_bias", [&] { return at::zeros({H, each}); });
+  input_weight_ = parameter(*this, "input_weight", [&] { return normal({H, each, each}); });
+  input_bias_ = parameter(*this, "input_bias", [&] { return at::zeros({H, each}); });
+  Lambda_ = parameter(*this, "Lambda", [&] {
+    const at::Tensor softplus =
+        -uniform({H, each}, 0.9, 0.999).log() / o.power;  // e^{-c softplus} in [0.9, 0.999]
+    return softplus.expm1().log();
+  });
 }
 
 at::Tensor RgLru::mix(const at::Tensor& x, Pass& pass) {
@@ -41,7 +46,9 @@ at::Tensor RgLru::mix(const at::Tensor& x, Pass& pass) {
   const at::Tensor i = blocks(input_weight_, input_bias_).sigmoid();
   Inputs in;
   in.g = -o_.power * r * at::softplus(wide(Lambda_));  // log a_t
-  at::Tensor gamma = (-(2 * in.g).expm1()).sqrt();     // sqrt(1 - a^2)
+  const at::Tensor square = -(2 * in.g).expm1();       // 1 - a^2
+  const at::Tensor forgets = square > 0;               // at a = 1 the root has no derivative
+  at::Tensor gamma = at::where(forgets, at::where(forgets, square, 1.0).sqrt(), 0.0);
   gamma = at::where(first.unsqueeze(-1).unsqueeze(-1), 1.0, gamma);
   in.v = gamma * i * wide(u);
   const at::Tensor h = join_heads(pass.run("scan", in).o);

@@ -5,40 +5,57 @@
 
 #include <cmath>
 
+#include "core/check.h"
+#include "nn/fused/gates.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
 #include "nn/selective_scan.h"
 
 namespace horner {
 
 S6::S6(int64_t D, const Options& o)
-    : Mixer("s6", D), o_(o), E_(o.expand * D), R_(o.rank > 0 ? o.rank : (D + 15) / 16) {
+    : Mixer("s6", D),
+      o_(o),
+      E_(o.expand * D),
+      R_(o.block == "ssd" ? 1
+         : o.rank > 0     ? o.rank
+                          : (D + 15) / 16) {
   check_at_least(name(), "state", double(o.state), 1);
   check_at_least(name(), "expand", double(o.expand), 1);
   check_at_least(name(), "rank", double(o.rank), 0);
   check_at_least(name(), "conv", double(o.conv), 0);
-  const bool mamba = o.block == "mamba";
-  in_ = linear(*this, "in", D, mamba ? 2 * E_ : E_);
+  const bool mamba = o.block == "mamba", ssd = o.block == "ssd";
+  HORNER_CHECK(mamba || o.expand == 1, "[s6] block = {} reads x itself: expand must be 1", o.block);
+  if (mamba) in_ = linear(*this, "in", D, 2 * E_);
   conv_ = short_conv(*this, "conv", E_, {mamba ? o.conv : 0, "silu", true});
   x_ = linear(*this, "x", E_, R_ + 2 * o.state);
   const double bound = 1 / std::sqrt(double(R_));
-  step_ = linear(*this, "step", uniform({E_, R_}, -bound, bound), true);
-  step_.bias.set_data(inverse_softplus_of_steps(E_));
-  A_log_ =
-      register_parameter("A_log", at::arange(1, o.state + 1, at::kFloat).log().repeat({E_, 1}));
-  skip_ = register_parameter("skip", at::ones({E_}));
+  if (ssd) {
+    step_.bias = parameter(*this, "step_bias", [&] { return at::zeros({E_}); });
+    A_log_ = parameter(*this, "A_log", [] { return at::zeros({1, 1}); });
+  } else {
+    step_ =
+        linear(*this, "step", mamba ? uniform({E_, R_}, -bound, bound) : normal({E_, R_}), true);
+    if (mamba) start_at(step_.bias, [&] { return inverse_softplus_of_steps(E_); });
+    A_log_ = parameter(*this, "A_log", [&] {
+      return at::arange(1, o.state + 1, at::kFloat).log().repeat({E_, 1});
+    });
+  }
+  skip_ = parameter(*this, "skip", [&] { return at::ones({E_}); });
   out_ = linear(*this, "out", E_, D);
 }
 
 at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
   const bool mamba = o_.block == "mamba";
-  const auto halves = in_(x).split(E_, -1);
+  const auto halves = mamba ? in_(x).split(E_, -1) : std::vector<at::Tensor>{x};
   at::Tensor u = halves[0];
   if (mamba) u = conv_.weight.defined() ? conv_(u, pass) : at::silu(u);
   const auto parts = x_(u).split_with_sizes({R_, o_.state, o_.state}, -1);
-  const at::Tensor dt = at::softplus(wide(step_(parts[0])));  // (B,T,E)
-  const at::Tensor A = -wide(A_log_).exp();                   // (E,N)
+  const at::Tensor step = o_.block == "ssd" ? wide(parts[0]) + step_.bias : step_(parts[0]);
+  const at::Tensor dt = decay(step, {.scale = -1});  // softplus, (B,T,E)
+  const at::Tensor A = -bounded_exp(wide(A_log_)).expand({E_, o_.state}).contiguous();  // (E,N)
   const Selective whole{u, dt, A, parts[1], parts[2]};
   const bool through_state = pass.context().keep_state && at::GradMode::is_enabled();
   if (pass.fresh() && pass.starts().empty() && !pass.wants_core() && !through_state &&

@@ -7,8 +7,10 @@
 //
 // The recurrence is `scan` over E N channels; as `linear` it has E heads with K = N and V = 1,
 // which is how map and dsf see it. Start: A = 1 .. N (stored as a log), D = 1, dt log-uniform in
-// [1e-3, 1e-1], W_dt uniform +-R^{-1/2}. R = D/16 rounded up. block = bare drops conv, SiLU and
-// gate (arXiv:2405.15731 ran it so).
+// [1e-3, 1e-1], W_dt uniform +-R^{-1/2}. R = D/16 rounded up. block = bare is what arXiv:2405.15731
+// ran: u = x, no W_in, conv, SiLU or gate, E = D, W_dt N(0, 0.02) and b = 0, so that dt starts at ln 2.
+// block = ssd is their SSD as their code has it: d is one number that all channels share, dt = softplus(d + b)
+// with a b per channel, and A is one trained number, 1 at first.
 #pragma once
 
 #include "mixers/mixer.h"
@@ -30,7 +32,12 @@ struct S6Options {
     visit("expand", expand, "inner width E over D");
     visit("rank", rank, "R of the step size's projection; 0: D / 16 rounded up");
     visit("conv", conv, "kernel of the short convolution; 0: none");
-    visit("block", block, "mamba: conv, SiLU and gate; bare: none of them", {"mamba", "bare"});
+    visit(
+        "block",
+        block,
+        "mamba: conv, SiLU and gate; bare: none of them; ssd: bare, one A and d",
+        {"mamba", "bare", "ssd"}
+    );
   }
 };
 
@@ -48,7 +55,7 @@ class S6 : public Mixer {
   const int64_t E_, R_;
   Linear in_, x_, step_, out_;
   ShortConv conv_;
-  at::Tensor A_log_;  // (E,N)
+  at::Tensor A_log_;  // (E,N); ssd: (1,1)
   at::Tensor skip_;   // (E)
 };
 

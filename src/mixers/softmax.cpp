@@ -54,4 +54,8 @@ Series::Weighted Softmax::weigh(const Inputs& in, bool sum, Pass& pass) {
   return {result.o, result.norm};
 }
 
+std::string Softmax::equation(std::string_view) const {
+  return equation_of(o_.clamp ? fmt::format("e^{{min(x_ts, {:g})}}", *o_.clamp) : "e^{x_ts}", "");
+}
+
 }  // namespace horner

@@ -16,6 +16,7 @@ class Softmax : public Series {
   using Options = SeriesOptions;
   Softmax(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  std::string equation(std::string_view listed) const override;
   std::vector<std::string> voids() const override;
 
  protected:

@@ -5,13 +5,22 @@
 
 #include "core/check.h"
 #include "nn/heads.h"
+#include "nn/parameter.h"
 #include "nn/precision.h"
+#include "ops/power/power.h"
 
 namespace horner {
 
 Taylor::Taylor(int64_t D, const Options& o) : Series("taylor", D, o), options_(o) {
   check_at_least("taylor", "order", double(o.order), 0);
+  HORNER_CHECK(o.decay != "shifted", "[taylor] decay = shifted may grow: it belongs to softmax");
   HORNER_CHECK(!o.clamp, "[taylor] takes no clamp: a clamped score is no power series");
+  HORNER_CHECK(
+      o.order >= 0 && o.order <= kMostOrder,
+      "[taylor] order must lie in 0 .. {}, got {}",
+      kMostOrder,
+      o.order
+  );
   const bool sum = o.norm == "sum" || o.norm == "detach" || o.norm == "clampden";
   HORNER_CHECK(
       !sum || o.order % 2 == 0,
@@ -23,7 +32,7 @@ Taylor::Taylor(int64_t D, const Options& o) : Series("taylor", D, o), options_(o
       o.decay_place == "outside" || o.decay != "none", "[taylor] decay_place = inside needs a decay"
   );
   if (o.coefficients == "learned")
-    s_ = register_parameter("coefficients", at::zeros({o.order + 1}));
+    s_ = parameter(*this, "coefficients", [&] { return at::zeros({o.order + 1}); });
 }
 
 Series::Weighted Taylor::weigh(const Inputs& given, bool sum, Pass& pass) {
@@ -38,10 +47,9 @@ Series::Weighted Taylor::weigh(const Inputs& given, bool sum, Pass& pass) {
     const Result result = pass.run("power", in, options);
     return {result.o, result.norm};
   }
-  std::vector<double> factorials = {1};
-  for (int64_t n = 1; n <= options.order; ++n) factorials.push_back(factorials.back() * double(n));
-  const at::Tensor c =
-      2 * wide(s_).sigmoid() / at::tensor(factorials, wide(s_).options());  // 2 sigmoid(s_n)/n!
+  const at::Tensor numbers = at::arange(options.order + 1, wide(s_).options().requires_grad(false));
+  const at::Tensor factorials = numbers.clamp_min(1).cumprod(0);  // made on the device: no copy
+  const at::Tensor c = 2 * wide(s_).sigmoid() / factorials;       // 2 sigmoid(s_n)/n!
   if (!sum) return {pass.run_learned(in, options, c).o, {}};
   const int64_t V = in.v.size(3);
   in.v = at::constant_pad_nd(wide(in.v), {0, 1}, 1.0);  // [v_t, 1]
@@ -50,6 +58,11 @@ Series::Weighted Taylor::weigh(const Inputs& given, bool sum, Pass& pass) {
   pass.core.in.v = pass.core.in.v.defined() ? pass.core.in.v.narrow(3, 0, V) : at::Tensor();
   const at::Tensor o = pass.divide(both.narrow(3, 0, V), den);
   return {o.to(given.v.scalar_type()), den.log()};
+}
+
+std::string Taylor::equation(std::string_view) const {
+  const char* term = options_.coefficients == "learned" ? "c_n x^n" : "x^n/n!";
+  return equation_of("p(x_ts)", fmt::format(", p(x) = sum_{{n<={}}} {}", options_.order, term));
 }
 
 }  // namespace horner

@@ -36,6 +36,7 @@ class Taylor : public Series {
   using Options = TaylorOptions;
   Taylor(int64_t D, const Options& options);
   Json options() const override { return to_json(options_); }
+  std::string equation(std::string_view listed) const override;
 
  protected:
   Weighted weigh(const Inputs& in, bool sum, Pass& pass) override;

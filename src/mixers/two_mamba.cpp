@@ -3,8 +3,10 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include "core/check.h"
 #include "mixers/softmax.h"
 #include "nn/heads.h"
+#include "nn/linears.h"
 #include "nn/precision.h"
 
 namespace horner {
@@ -15,26 +17,33 @@ TwoMamba::TwoMamba(int64_t D, const Options& o) : Mixer("two_mamba", D), o_(o) {
   q_ = linear(*this, "q", D, D);
   k_ = linear(*this, "k", D, D);
   v_ = linear(*this, "v", D, D);
-  decay_ = linear(*this, "decay", D, o.heads);
+  if (o.decay) decay_ = linear(*this, "decay", D, o.heads);
   out_ = linear(*this, "out", D, D);
-  conv_ = short_conv(*this, "conv", 3 * D, {o.conv, o.conv_activation, false});
+  conv_ = short_conv(
+      *this, "conv", 3 * D, {o.conv, o.conv_activation == "silu" ? "silu" : "none", o.conv_bias}
+  );
+  HORNER_CHECK(
+      o.decay || o.kernel != "exp", "[two_mamba] kernel = exp without decay is the mixer softmax"
+  );
   if (o.kernel == "linear") {
-    step_ = linear(*this, "step", D, o.heads);
+    if (o.step) step_ = linear(*this, "step", D, o.heads);
     norm_ = head_norm(*this, "norm", "rms", 1e-5, {D});
   }
 }
 
 at::Tensor TwoMamba::mix(const at::Tensor& x, Pass& pass) {
-  const auto qkv = conv_(at::cat({q_(x), k_(x), v_(x)}, -1), pass).split(width(), -1);
+  const auto [q, k, v, logit, step] = linears(x, q_, k_, v_, decay_, step_);
+  const auto qkv = conv_({{q}, {k}, {v}}, pass);
   Inputs in;
-  in.q = split_heads(qkv[0], o_.heads);
-  in.k = split_heads(qkv[1], o_.heads);
+  const bool silu = o_.conv_activation == "silu_qk";
+  in.q = split_heads(silu ? at::silu(qkv[0]) : qkv[0], o_.heads);
+  in.k = split_heads(silu ? at::silu(qkv[1]) : qkv[1], o_.heads);
   in.v = split_heads(qkv[2], o_.heads);
-  in.g = -at::softplus(wide(decay_(x)));  // (B,T,H)
+  if (o_.decay) in.g = -at::softplus(wide(logit));  // (B,T,H)
   horner::Options options;
   if (o_.kernel == "exp") return out_(join_heads(forgetting_attention(in, options, pass).o));
   if (o_.kernel == "linear") {
-    in.v = wide(in.v) * at::softplus(wide(step_(x))).unsqueeze(-1);  // v dt
+    if (o_.step) in.v = wide(in.v) * at::softplus(wide(step)).unsqueeze(-1);  // v dt
     return out_(norm_(join_heads(pass.run("linear", in).o)));
   }
   options.order = 2;
@@ -42,6 +51,16 @@ at::Tensor TwoMamba::mix(const at::Tensor& x, Pass& pass) {
   options.norm = "sum";
   options.eps = 1e-8;
   return out_(join_heads(pass.run("power", in, options).o));
+}
+
+std::string TwoMamba::equation(std::string_view) const {
+  const std::string E = o_.kernel == "square" ? "x_ts^2"
+                        : o_.kernel == "exp"  ? "e^{x_ts}"
+                                              : "x_ts",
+                    weight = (o_.decay ? "d_ts " : "") + E,
+                    v = o_.kernel == "linear" && o_.step ? " softplus(x_s W_dt) v_s" : " v_s";
+  return "o_t = sum_s " + weight + v + (o_.kernel == "linear" ? "" : " / sum_s " + weight) +
+         ", x_ts = q_t.k_s/sqrt K" + (o_.decay ? ", d_ts the decay since s" : "");
 }
 
 }  // namespace horner

@@ -10,8 +10,9 @@
 //   exp      e^{x_ts} (2Mamba-E)       every key and value          x_ts = q_t.k_s / sqrt(K)
 //   linear   x_ts, no sum (Mamba-2S)   K V; v softplus(x W_dt), RMSNorm of all heads before W_o
 //
-// No positions, no biases. A query orthogonal to every key gives 0. Left open: whether conv, W_A
-// and W_dt have biases: none here. Where a query sees nothing the output is 0, never 0/0.
+// No positions. The convolution has a bias, as in the authors' code; W_A and W_dt have none. A query
+// orthogonal to every key gives 0, never 0/0. The paper's build-up from linear attention is
+// kernel = linear with decay, step and conv off or on and conv_activation = silu_qk.
 #pragma once
 
 #include "mixers/mixer.h"
@@ -26,13 +27,23 @@ struct TwoMambaOptions {
   std::string kernel = "square";
   int64_t conv = 2;
   std::string conv_activation = "none";
+  bool conv_bias = true;
+  bool decay = true, step = true;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
     visit("heads", heads, "heads H");
     visit("kernel", kernel, "2Mamba, 2Mamba-E, Mamba-2S", {"square", "exp", "linear"});
     visit("conv", conv, "kernel of the short convolution on q, k, v; 0: none");
-    visit("conv_activation", conv_activation, "after the convolution", {"none", "silu"});
+    visit(
+        "conv_activation",
+        conv_activation,
+        "after the convolution; silu_qk: of q and k only",
+        {"none", "silu", "silu_qk"}
+    );
+    visit("conv_bias", conv_bias, "the convolution has a bias");
+    visit("decay", decay, "the past decays");
+    visit("step", step, "of kernel = linear: v is scaled by softplus(x W_dt)");
   }
 };
 
@@ -41,6 +52,7 @@ class TwoMamba : public Mixer {
   using Options = TwoMambaOptions;
   TwoMamba(int64_t D, const Options& options);
   Json options() const override { return to_json(o_); }
+  std::string equation(std::string_view listed) const override;
 
  protected:
   at::Tensor mix(const at::Tensor& x, Pass& pass) override;

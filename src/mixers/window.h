@@ -19,6 +19,7 @@ namespace horner {
 struct WindowOptions {
   int64_t heads = 4;
   int64_t groups = 0;
+  int64_t head = 0;
   bool causal = true;
   int64_t window = 128;
   int64_t sinks = 0;
@@ -30,6 +31,7 @@ struct WindowOptions {
   void visit(Visitor&& visit) {
     visit("heads", heads, "query heads H");
     visit("groups", groups, "key/value heads G; 0: as many as heads");
+    visit("head", head, "width of a query, key and value; 0: D / H");
     visit("causal", causal, "a token reads the past and itself; false: w - 1 on either side");
     visit("window", window, "how many of the last tokens are visible, the current one included");
     visit("sinks", sinks, "how many of the first tokens stay visible");

@@ -1,4 +1,6 @@
 // InLine attention (arXiv:2412.06590).
+#include <set>
+
 #include "mixers/papers/worked.h"
 
 namespace horner::worked {
@@ -165,6 +167,25 @@ TEST(Inline, OffsetsDoNotCancel) {
   EXPECT_LT(furthest(sums(at::kDouble), exact), 1e-9);
   const double plain_error = furthest(sums(at::kFloat), exact);
   EXPECT_LT(50 * furthest(layer(at::kFloat), exact), plain_error);
+}
+
+// The residual of an image is a 3x3 kernel on its grid: a token is reached from its eight neighbours, not from the end of the
+// row above.
+TEST(Inline, ResidualOfAnImageIsASquare) {
+  const auto m = mixer("inline", 8, "heads=2,causal=false,columns=4");
+  EXPECT_EQ(m->named_parameters()["tap_weight"].size(2), 9 * 4);
+  const c10::NoGradGuard no_graph;
+  for (const char* name : {"q_weight", "q_bias", "k_weight", "k_bias"})
+    m->named_parameters()[name].zero_();  // the attention is a mean over all tokens
+  const at::Tensor x = at::randn({1, 12, 8}, at::kDouble);  // 3 rows of 4
+  State none, other;
+  at::Tensor y = x.clone();
+  y.select(1, 3).add_(1);  // the end of the first row
+  y.select(1, 9).sub_(1);  // the mean stays
+  const at::Tensor change = (m->forward(y, none) - m->forward(x, other)).abs().sum(-1)[0];
+  const std::set<int64_t> reached = {2, 3, 6, 7, 4, 5, 8, 9, 10};  // around 3, around 9
+  for (int64_t t = 0; t < 12; ++t)
+    EXPECT_EQ(change[t].item<double>() > 1e-9, reached.contains(t)) << t;
 }
 
 }  // namespace

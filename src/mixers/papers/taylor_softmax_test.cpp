@@ -76,6 +76,25 @@ TEST(TaylorSoftmax, WorkedExample) {
   );  // q_1.k_1 = 0
 }
 
+// The authors' decay arm: e^{c_t - c_s}, c the running sum of (x W + b) / 1024 one token later, of either sign.
+TEST(TaylorSoftmax, ShiftedDecay) {
+  const Weights weights = {
+      {"decay_weight", 1024 * vec({.1, -.2, .3, 9.})}, {"decay_bias", 1024 * vec({.05})}};
+  const at::Tensor c = vec({0, .15, 0, .35});  // 0, .1 + .05, .15 - .2 + .05, 0 + .3 + .05
+  const at::Tensor x = at::matmul(q, k.t()) / std::sqrt(2.0) + c.unsqueeze(1) - c.unsqueeze(0);
+  const at::Tensor w = x.exp().tril();
+  EXPECT_LT(
+      furthest(output("softmax", plain + "norm=none,decay=shifted", weights), at::matmul(w, v)),
+      1e-12
+  );
+  EXPECT_LT(
+      furthest(
+          output("softmax", plain + "decay=shifted", weights), at::matmul(w / w.sum(1, true), v)
+      ),
+      1e-12
+  );
+}
+
 TEST(TaylorSoftmax, ConvergesToSoftmax) {
   const at::Tensor exact = output("softmax", plain);
   double before = std::numeric_limits<double>::infinity();
