@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "core/check.h"
+#include "core/device.h"
 #include "model/stochastic_window.h"
 #include "ops/attention/cache.h"
 #include "ops/contract.h"
@@ -298,6 +299,47 @@ TEST(Model, Gpt2StartsTheResidualSmall) {
     const at::Tensor ratio = scaled->named_parameters()[name] / plain->named_parameters()[name];
     EXPECT_NEAR(ratio.min().item<double>(), 0.5, 1e-6);  // 1 / sqrt(2 L), L = 2
     EXPECT_NEAR(ratio.max().item<double>(), 0.5, 1e-6);
+  }
+}
+
+// Kernels of parts of layers run on a GPU only: every gradient is that of the plain operations in fp64.
+TEST(ModelCuda, GradientsAreThoseOfPlainOperations) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  for (const char* mixer :
+       {"softmax:heads=2",
+        "gla:heads=2",
+        "gla:heads=2,conv=4,norm=layer",
+        "mamba2:head=64",
+        "gated_deltanet:heads=2",
+        "gated_deltanet:heads=2,value_heads=4,expand_v=2",
+        "deltanet:heads=2",
+        "kda:heads=2",
+        "mlstm:heads=2",
+        "retnet:heads=2",
+        "metala:heads=2",
+        "two_mamba:heads=2",
+        "s6"}) {
+    ModelOptions o = small({mixer});
+    o.D = 128;
+    at::manual_seed(3);
+    const auto model = std::make_shared<Model>(o);
+    const at::Tensor x = tokens(2, 150);
+    const auto gradients = [&](at::Device device, at::ScalarType type) {
+      model->to(device, type);
+      ModelState none;
+      Context context;
+      context.keep_state = false;
+      const at::Tensor y = model->forward(x.to(device), none, context).log_softmax(-1);
+      std::vector<at::Tensor> all;
+      for (const at::Tensor& d :
+           torch::autograd::grad({y.select(-1, 3).mean()}, model->parameters()))
+        all.push_back(d.to(at::kCPU, at::kDouble));
+      return all;
+    };
+    const auto exact = gradients(at::kCPU, at::kDouble), own = gradients(at::kCUDA, at::kFloat);
+    const auto names = model->named_parameters().keys();
+    for (size_t i = 0; i < exact.size(); ++i)
+      EXPECT_LT(relative_error(own[i], exact[i]), 1e-2) << mixer << " " << names[i];
   }
 }
 

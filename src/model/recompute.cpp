@@ -32,7 +32,7 @@ struct Call : torch::CustomClassHolder {
   Call(Block& b, const Context& c) : block(&b), context(c) {}
   Block* block;
   Context context;
-  at::Tensor random;  // state of the generator before the forward
+  at::Tensor random;  // state of the generator before the forward; undefined: nothing is drawn
   bool autocast = false;
 };
 
@@ -43,7 +43,7 @@ class Recompute : public torch::autograd::Function<Recompute> {
       const at::Tensor& x,
       const c10::intrusive_ptr<Call>& call
   ) {
-    call->random = random_state(x.device());
+    if (call->block->drops()) call->random = random_state(x.device());
     call->autocast = at::autocast::is_autocast_enabled(x.device().type());
     ctx->save_for_backward({x});
     ctx->saved_data["call"] = c10::IValue::make_capsule(call);
@@ -59,18 +59,24 @@ class Recompute : public torch::autograd::Function<Recompute> {
     const Call& call = static_cast<const Call&>(*held);
     const at::Tensor x = ctx->get_saved_variables()[0].detach().requires_grad_(true);
     const auto type = x.device().type();
-    const at::Tensor now = random_state(x.device());
     const bool autocast = at::autocast::is_autocast_enabled(type);
-    set_random_state(x.device(), call.random);
+    at::Tensor now;
+    if (call.random.defined()) {
+      now = random_state(x.device());
+      set_random_state(x.device(), call.random);
+    }
     at::autocast::set_autocast_enabled(type, call.autocast);
+    at::autocast::increment_nesting();
     at::Tensor y;
     {
       const at::AutoGradMode graph(true);
       State nothing;
       y = call.block->forward(x, nothing, call.context);
     }
+    // Else the next step would read the rounded weights of this one.
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(type, autocast);
-    set_random_state(x.device(), now);
+    if (now.defined()) set_random_state(x.device(), now);
     torch::autograd::backward({y}, {dy[0]});  // reaches the block's parameters too
     return {x.grad(), at::Tensor()};
   }
