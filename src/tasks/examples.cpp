@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/interrupt.h"
 
 namespace horner {
 
@@ -14,7 +15,10 @@ void each_example(
     const std::vector<int64_t>& indices, const std::function<void(int64_t, int64_t)>& make
 ) {
   at::parallel_for(0, int64_t(indices.size()), 8, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) make(row, indices[size_t(row)]);
+    for (int64_t row = begin; row < end; ++row) {
+      stop_if_alone("examples were made");
+      make(row, indices[size_t(row)]);
+    }
   });
 }
 

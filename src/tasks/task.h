@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -30,6 +31,12 @@ struct Batch {
   at::Tensor tokens, features, targets, values, labels, lengths, cu_seqlens;  // unused: undefined
   std::map<std::string, at::Tensor> slices;
   double bytes = 0;  // of the text behind the targets, if the task is about text
+};
+
+// Tokens that a GPU made, and where a target is, in increasing order.
+struct GpuBatch {
+  at::Tensor tokens;           // (B,T)
+  at::Tensor places, answers;  // (n): t + T row of each target, and the right token there
 };
 
 // The shape of a model that a task needs.
@@ -57,6 +64,12 @@ class Task {
   virtual int64_t size(Split) const = 0;  // kEndless: training never sees an example twice
   // Examples of one batch, all of one segment.
   virtual Batch batch(Split, const std::vector<int64_t>& indices) const = 0;
+  // How a GPU makes batches of the segment that contains `index`: the numbers of batch(). Undefined: only the CPU makes them.
+  struct OnGpu {
+    int64_t T = 0, targets = 0;                               // tokens and targets of each example
+    std::function<GpuBatch(const at::Tensor& indices)> make;  // indices (B), on the GPU
+  };
+  virtual OnGpu on_gpu(Split, int64_t /*index*/) const { return {}; }
   // Sizes of consecutive ranges of indices. They are visited one after the other, and no batch has two of them.
   virtual std::vector<int64_t> segments(Split split) const { return {size(split)}; }
   // The same task with sequences of T tokens, for training short and testing long; null: it has none.

@@ -11,6 +11,7 @@
 #include "tasks/recall/mqar.h"
 #include "tasks/recall/mqar_variants.h"
 #include "tasks/recall/needle.h"
+#include "tasks/recall/string_copy.h"
 #include "tasks/task.h"
 #include "tasks/text/bytes_text.h"
 #include "tasks/text/classify_text.h"
@@ -48,6 +49,28 @@ TaskType row(About about) {
       },
       [] { return describe<typename T::Options>(); },
   };
+}
+
+// A whole number of a task counts something that the task makes, except `seed`. None is larger than this, and this is
+// checked before anything is made. So no sum or product of two overflows, and a table of so many numbers takes seconds.
+constexpr int64_t kMost = 1 << 26;
+
+void check_sizes(std::string_view task, std::string_view name, const Json& value) {
+  if (value.is_structured()) {
+    for (const auto& [key, inner] : value.items())
+      check_sizes(task, value.is_object() ? std::string_view(key) : name, inner);
+  } else if (value.is_number_integer() && name != "seed") {
+    const auto count = value.get<int64_t>();
+    HORNER_CHECK(
+        count <= kMost && count >= -kMost,
+        "[{}] {} must be at {} {}, got {}",
+        task,
+        name,
+        count > 0 ? "most" : "least",
+        count > 0 ? kMost : -kMost,
+        count
+    );
+  }
 }
 
 }  // namespace
@@ -88,6 +111,13 @@ const std::vector<TaskType>& tasks() {
            "write the tokens at the start again, after blanks",
            {"", "G=0,M=3", "G=5,M=7,A=4,train=100", "G=0,M=6,least=2"},
            {"G=-1", "M=0", "A=3", "train=-1", "test=0", "least=11"}}
+      ),
+      row<StringCopy>(
+          {"string_copy",
+           "2511.17388",
+           "write the string before the bar again, reading the copy so far",
+           {"", "T=40,least=1,M=8,A=4", "T=9,least=3,M=3,A=2,train=100"},
+           {"M=0", "least=65", "T=100", "A=1"}}
       ),
       row<SelectiveCopy>(
           {"selective_copy",
@@ -208,7 +238,13 @@ const std::vector<TaskType>& tasks() {
            {"side=64", "contour=0", "margin=0", "distance=8", "contrast=2", "thickness=0"}}
       ),
       row<Pixels>({"pixels", "2011.04006", "classes of images, pixel by pixel", {}, {"valid=0"}}),
-      row<Patches>({"patches", "own", "classes of images, patch by patch", {}, {"valid=0", "p=0"}}),
+      row<Patches>(
+          {"patches",
+           "own",
+           "classes of images, patch by patch",
+           {},
+           {"valid=0", "p=0", "augment=-1"}}
+      ),
       row<ByteTask>(
           {"byte",
            "own",
@@ -262,7 +298,9 @@ const TaskType& find_task(std::string_view name) {
 std::shared_ptr<Task> make_task(std::string_view text) {
   const TypeSpec spec = TypeSpec::parse(text);
   const TaskType& type = find_task(spec.name);
-  return type.make(type.parse(spec.settings_text()));
+  const Json options = type.parse(spec.settings_text());
+  check_sizes(spec.name, "", options);
+  return type.make(options);
 }
 
 }  // namespace horner

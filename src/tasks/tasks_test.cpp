@@ -54,6 +54,20 @@ TEST(Task, ListRefusesWhatItSays) {
   }
 }
 
+// Sizes are checked before anything is made: no table, no file.
+TEST(Task, NoNumberIsBeyondTheBound) {
+  for (const TaskType& type : tasks()) {
+    for (const Description& d : type.describe()) {
+      const bool whole = d.type.find("int") != std::string::npos && d.name != "seed";
+      for (const char* value : {"1000000000", "1000000000000000", "-1000000000000000"}) {
+        if (!whole) continue;
+        const std::string text = fmt::format("{}:{}={}", type.name, d.name, value);
+        EXPECT_THROW(make_task(text), UsageError) << text;
+      }
+    }
+  }
+}
+
 bool same(const at::Tensor& a, const at::Tensor& b) {
   return a.defined() == b.defined() && (!a.defined() || at::equal(a, b));
 }

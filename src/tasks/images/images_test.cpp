@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "core/check.h"
 #include "core/data_test.h"
@@ -132,6 +133,40 @@ TEST_F(Pictures, Patches) {
   const at::Tensor expected = at::tensor({10., 11., 14., 15., 12., 13., 16., 17.});
   EXPECT_TRUE(at::allclose(x.flatten().to(at::kDouble), expected.to(at::kDouble), 0, 1e-4));
   EXPECT_THROW(make_task(fmt::format("patches:data={},valid=1,p=3", folder_.string())), UsageError);
+}
+
+// Copies of an image are the image moved by up to 4 pixels, mirrored or not; the test stays as it is.
+TEST_F(Pictures, AugmentedCopies) {
+  const auto plain = make_task(fmt::format("patches:data={},valid=1,p=2", folder_.string()));
+  const auto task =
+      make_task(fmt::format("patches:data={},valid=1,p=2,augment=50", folder_.string()));
+  const int64_t n = plain->size(Split::train);
+  EXPECT_EQ(task->size(Split::train), 50 * n);
+  EXPECT_EQ(task->size(Split::test), plain->size(Split::test));
+  const auto same = [](const Batch& a, const Batch& b) {
+    return at::equal(a.features, b.features);
+  };
+  EXPECT_TRUE(same(task->batch(Split::test, {1}), plain->batch(Split::test, {1})));
+  const auto image = [](const Batch& b) {  // (2,4) pixels of two patches
+    return b.features[0].view({1, 2, 2, 2}).transpose(1, 2).reshape({2, 4}) * 255;
+  };
+  const at::Tensor x = image(plain->batch(Split::train, {0}));
+  const at::Tensor padded = at::constant_pad_nd(x, {4, 4, 4, 4});
+  std::set<int64_t> kinds;
+  for (int64_t copy = 0; copy < 50; ++copy) {
+    const Batch b = task->batch(Split::train, {copy * n});
+    EXPECT_TRUE(same(b, task->batch(Split::train, {copy * n})));
+    EXPECT_TRUE(at::equal(b.labels, plain->batch(Split::train, {0}).labels));
+    bool found = false;
+    for (int64_t kind = 0; kind < 2 * 81 && !found; ++kind) {
+      at::Tensor moved = padded.narrow(0, kind % 9, 2).narrow(1, kind / 9 % 9, 4);
+      if (kind >= 81) moved = moved.flip(1);
+      found = at::allclose(image(b), moved, 0, 1e-4);
+      if (found) kinds.insert(kind);
+    }
+    EXPECT_TRUE(found) << copy;
+  }
+  EXPECT_GT(kinds.size(), 5u);
 }
 
 TEST_F(Pictures, SaysWhatIsMissing) {

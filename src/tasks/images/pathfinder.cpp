@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/interrupt.h"
 #include "tasks/images/canvas.h"
 
 namespace horner {
@@ -54,6 +55,16 @@ Pathfinder::Pathfinder(const Options& options) : Generated(options), o_(filled(o
       (o_.side - 1) / 4,
       *o_.distance
   );
+  const auto at_most = [](const char* name, double value, double most) {
+    HORNER_CHECK(value <= most, "[pathfinder] {} must be at most {}, got {}", name, most, value);
+  };
+  at_most("contour", double(o_.contour), double(o_.side));
+  at_most("distractors", double(*o_.distractors), double(o_.side * o_.side));
+  at_most("paddle", double(*o_.paddle), double(o_.side) / 2);
+  at_most("margin_most", double(*o_.margin_most), double(o_.side) / 8);
+  at_most("antialias", double(*o_.antialias), 16);
+  at_most("disc", *o_.disc, double(o_.side) / 2);
+  at_most("thickness", *o_.thickness, double(o_.side) / 2);
   HORNER_CHECK(
       *o_.antialias >= 1 && *o_.disc >= 1 && *o_.thickness > 0 && *o_.continuity > 0,
       "[pathfinder] needs antialias, disc >= 1 and thickness, continuity > 0"
@@ -79,6 +90,7 @@ Pathfinder::Image Pathfinder::draw(Random& random) const {
   Canvas canvas{o_, random, 0, {}};
   std::array<Snake, 2> snakes;
   for (int64_t tries = 0;; ++tries) {
+    stop_if_alone("an image was drawn");
     HORNER_CHECK(tries < 100000, "[pathfinder] two curves of {} paddles do not fit", o_.contour);
     canvas.margin = *o_.margin + random.integer(*o_.margin_most - *o_.margin + 1);
     canvas.occupancy.assign(pixels, 0);

@@ -103,8 +103,30 @@ at::Tensor histograms(const at::Tensor& images) {  // (n,256), square roots of s
   return (counts / double(pixels)).sqrt();
 }
 
+constexpr int64_t kMove = 4;      // pixels
+constexpr uint64_t kCopies = 77;  // seed
+
+// Each image as its index says: moved by up to kMove pixels with zeros behind it, then perhaps mirrored.
+at::Tensor augmented(const at::Tensor& images, const std::vector<int64_t>& indices) {
+  const int64_t rows = images.size(1), cols = images.size(2);
+  const at::Tensor padded = at::constant_pad_nd(images, {kMove, kMove, kMove, kMove});
+  std::vector<at::Tensor> list;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    Random random(kCopies, Split::train, Stream::noise, uint64_t(indices[i]));
+    const int64_t down = random.integer(2 * kMove + 1), right = random.integer(2 * kMove + 1);
+    const at::Tensor moved = padded[int64_t(i)].narrow(0, down, rows).narrow(1, right, cols);
+    list.push_back(random.integer(2) == 1 ? moved.flip(1) : moved);
+  }
+  return at::stack(list);
+}
+
 Images patch_images(const PatchesOptions& options) {
   HORNER_CHECK(options.p >= 1, "[patches] p must be at least 1, got {}", options.p);
+  HORNER_CHECK(
+      options.augment >= 0 && options.augment <= 1000000,
+      "[patches] augment must be 0 .. 1000000, got {}",
+      options.augment
+  );
   return read_images(options, "patches");
 }
 
@@ -192,10 +214,17 @@ TaskShape Patches::shape() const {
       .causal = false};
 }
 
-int64_t Patches::size(Split split) const { return count(images_, o_.valid, split); }
+int64_t Patches::size(Split split) const {
+  const int64_t copies = split == Split::train ? std::max<int64_t>(1, o_.augment) : 1;
+  return copies * count(images_, o_.valid, split);
+}
 
 Batch Patches::batch(Split split, const std::vector<int64_t>& indices) const {
-  const Chosen chosen = choose(images_, o_.valid, split, indices);
+  segment_of({size(split)}, indices);
+  std::vector<int64_t> sources = indices;
+  for (int64_t& index : sources) index %= count(images_, o_.valid, split);
+  Chosen chosen = choose(images_, o_.valid, split, sources);
+  if (split == Split::train && o_.augment > 0) chosen.pixels = augmented(chosen.pixels, indices);
   const int64_t B = chosen.pixels.size(0), p = o_.p;
   const at::Tensor grid =  // (B, patch row, patch column, p, p)
       chosen.pixels.view({B, images_.rows / p, p, images_.cols / p, p}).transpose(2, 3);

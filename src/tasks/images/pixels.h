@@ -2,6 +2,8 @@
 //
 //   pixels   id = grey value, row by row: T = rows x columns
 //   patches  p x p pixels / 255 as features, row by row, and row by row in a patch: d = p^2
+//            augment = n: training has n copies of each image, each moved by -4 .. 4 pixels along both sides (zeros come in)
+//            and mirrored with probability 1/2; copy c of image i is example i + c times the number of images
 //
 // Files: {train,test}-images-idx3-ubyte and {train,test}-labels-idx1-ubyte (t10k- is taken for test-),
 // plain or .gz, in the folder `data`, or else in cifar10_gray of the folder HORNER_DATA. The last
@@ -25,10 +27,12 @@ struct PixelsOptions {
 
 struct PatchesOptions : PixelsOptions {
   int64_t p = 4;
+  int64_t augment = 0;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
     visit("p", p, "pixels along a side of a patch");
+    visit("augment", augment, "copies of each training image, moved and mirrored; 0: the images");
     PixelsOptions::visit(visit);
   }
 };

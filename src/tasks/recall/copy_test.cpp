@@ -41,6 +41,46 @@ TEST(Copy, StringsOfManyLengths) {
   EXPECT_EQ((longer.targets != kNoTarget).sum().item<int64_t>(), 2 * 10);
 }
 
+// $ abc | abc .: every row of training is packed with whole strings; a test row has one.
+TEST(StringCopy, Layout) {
+  const int64_t A = 5, start = 5, bar = 6, dot = 7, padding = 8;
+  for (const Split split : {Split::train, Split::test}) {
+    std::set<size_t> lengths;
+    int64_t strings = 0;
+    for (const TestRow& row : rows("string_copy:T=40,least=2,M=6,A=5", split, 100)) {
+      ASSERT_EQ(row.tokens.size(), 40u);
+      size_t t = 0, asked = 0;
+      while (t < 40 && row.tokens[t] == start) {
+        std::vector<int64_t> text;
+        size_t s = t + 1;
+        for (; s < 40 && row.tokens[s] < A; ++s) text.push_back(row.tokens[s]);
+        const size_t n = text.size(), end = t + 2 * n + 2;
+        if (s >= 40 || end >= 40) break;  // cut
+        EXPECT_EQ(row.tokens[s], bar);
+        for (size_t i = 0; i <= n; ++i) {
+          EXPECT_EQ(row.targets[s + i], i < n ? text[i] : dot);
+          EXPECT_EQ(row.tokens[s + 1 + i], i < n ? text[i] : dot);  // what it reads next
+          ++asked;
+        }
+        lengths.insert(n);
+        ++strings;
+        t = end + 1;
+      }
+      EXPECT_EQ(
+          row.targets.size() -
+              size_t(std::count(row.targets.begin(), row.targets.end(), kNoTarget)),
+          asked
+      );
+      if (split == Split::test) EXPECT_EQ(row.tokens.back(), padding);
+    }
+    EXPECT_EQ(lengths, (std::set<size_t>{2, 3, 4, 5, 6}));
+    EXPECT_EQ(strings == 100, split == Split::test) << strings;
+  }
+  const Batch longer =
+      make_task("string_copy:T=40,least=2,M=6,A=5")->at_length(103)->batch(Split::test, {0, 1});
+  EXPECT_EQ((longer.targets != kNoTarget).sum().item<int64_t>(), 2 * 51);
+}
+
 TEST(SelectiveCopy, KeepsTheOrderAndSpreadsThePlaces) {
   std::vector<int64_t> used(20);
   for (const TestRow& row : rows("selective_copy:G=16,M=4,A=6", Split::train, 2000)) {

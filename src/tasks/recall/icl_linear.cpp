@@ -90,7 +90,9 @@ IclLinear::IclLinear(const Options& o) : o_(o) {
   HORNER_CHECK(o.d >= 1 && o.n >= 1, "[icl_linear] needs d, n >= 1, got {} and {}", o.d, o.n);
   HORNER_CHECK(o.sigma >= 0, "[icl_linear] sigma must be at least 0, got {}", o.sigma);
   HORNER_CHECK(o.stage >= 0, "[icl_linear] stage must be at least 0, got {}", o.stage);
-  HORNER_CHECK(o.steps >= 1, "[icl_linear] steps must be at least 1, got {}", o.steps);
+  HORNER_CHECK(
+      o.steps >= 1 && o.steps <= 10000, "[icl_linear] steps must be 1 .. 10000, got {}", o.steps
+  );
   HORNER_CHECK(
       o.start_d >= 1 && o.start_n >= 1,
       "[icl_linear] start_d and start_n must be at least 1, got {} and {}",

@@ -1,6 +1,7 @@
 #include "tasks/recall/mad.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/check.h"
 
@@ -114,9 +115,10 @@ void MadFuzzyRecall::make(Split split, int64_t, Random& random, Example& example
     return motif;
   };
   std::vector<Motif> keys, values;
+  std::set<Motif> drawn;
   while (int64_t(keys.size()) < half) {  // distinct keys, each with its value
     Motif key = draw(1, half - 1);
-    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    if (!drawn.insert(key).second) continue;
     keys.push_back(std::move(key));
     values.push_back(draw(half, half));
   }

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "tasks/examples.h"
+#include "tasks/recall/on_gpu.h"
 
 namespace horner {
 
@@ -72,18 +73,32 @@ TaskShape Mqar::shape() const {
   return shape;
 }
 
+std::vector<double> Mqar::weights(const Segment& s) const {
+  std::vector<double> list(static_cast<size_t>((s.T - 2 * s.pairs) / 2));
+  for (size_t i = 0; i < list.size(); ++i) list[i] = std::pow(double(i + 1), o_.power - 1);
+  return list;
+}
+
+Task::OnGpu Mqar::on_gpu(Split split, int64_t index) const {
+  const Segment& s = list(split)[segment_of(segments(split), {index})];
+  const RecallOnGpu gpu{
+      RecallOnGpu::Kind::mqar, s.T, s.pairs, 0, o_.vocabulary, o_.seed, o_.noise, weights(s)};
+  if (!gpu.possible()) return {};
+  return {
+      s.T, s.pairs, [gpu, split](const at::Tensor& indices) { return gpu.make(split, indices); }};
+}
+
 Batch Mqar::batch(Split split, const std::vector<int64_t>& indices) const {
   const std::vector<int64_t> sizes = segments(split);
   const Segment& s = list(split)[segment_of(sizes, indices)];
   const int64_t B = int64_t(indices.size());
-  const int64_t N = o_.vocabulary, space = (s.T - 2 * s.pairs) / 2;
+  const int64_t N = o_.vocabulary;
   Batch batch;
   batch.tokens = at::zeros({B, s.T}, at::kLong);
   batch.targets = at::full({B, s.T}, kNoTarget, at::kLong);
   batch.slices["num_kv_pairs"] = at::full({B}, s.pairs, at::kLong);
   batch.slices["length"] = at::full({B}, s.T, at::kLong);
-  std::vector<double> weights(static_cast<size_t>(space));
-  for (int64_t i = 0; i < space; ++i) weights[size_t(i)] = std::pow(i + 1, o_.power - 1);
+  const std::vector<double> weights = this->weights(s);
   each_example(indices, [&](int64_t row, int64_t index) {
     Random random(uint64_t(o_.seed), split, Stream::content, uint64_t(index));
     int64_t* tokens = batch.tokens.mutable_data_ptr<int64_t>() + row * s.T;

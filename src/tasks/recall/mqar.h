@@ -47,6 +47,7 @@ class Mqar : public Task {
   int64_t size(Split split) const override;
   std::vector<int64_t> segments(Split split) const override;
   Batch batch(Split split, const std::vector<int64_t>& indices) const override;
+  OnGpu on_gpu(Split split, int64_t index) const override;
   std::shared_ptr<Task> at_length(int64_t T) const override;
   std::vector<Baseline> baselines() const override;
   Json options() const override { return to_json(o_); }
@@ -56,6 +57,7 @@ class Mqar : public Task {
     int64_t T, pairs, size;
   };
   const std::vector<Segment>& list(Split split) const;
+  std::vector<double> weights(const Segment& segment) const;  // of the places of questions
 
   const Options o_;
   std::vector<Segment> train_, test_;

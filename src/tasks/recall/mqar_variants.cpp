@@ -6,9 +6,12 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "tasks/recall/on_gpu.h"
 
 namespace horner {
 namespace {
+
+constexpr int64_t kMostNumbers = 1 << 26;  // of a table
 
 // Checks what all variants share; w_i = (i+1)^(a-1) for the places of questions.
 std::vector<double> weights(
@@ -32,6 +35,19 @@ typename T::Options scaled(typename T::Options o, int64_t length) {
   o.pairs = std::max<int64_t>(1, o.pairs * length / o.T);
   o.T = length;
   return o;
+}
+
+Task::OnGpu recall_on_gpu(
+    RecallOnGpu::Kind kind,
+    const MqarVariantOptions& o,
+    int64_t rewrites,
+    const std::vector<double>& weights,
+    Split split
+) {
+  const RecallOnGpu gpu{kind, o.T, o.pairs, rewrites, o.vocabulary, o.seed, false, weights};
+  if (!gpu.possible()) return {};
+  return {
+      o.T, o.pairs, [gpu, split](const at::Tensor& indices) { return gpu.make(split, indices); }};
 }
 
 }  // namespace
@@ -73,6 +89,10 @@ void MqarComp::make(Split, int64_t, Random& random, Example& example) const {
     example.targets[ask + 1] = value;
   }
   example.slices = {P, o_.T};
+}
+
+Task::OnGpu MqarComp::on_gpu(Split split, int64_t) const {
+  return recall_on_gpu(RecallOnGpu::Kind::comp, o_, 0, weights_, split);
 }
 
 std::shared_ptr<Task> MqarComp::at_length(int64_t T) const {
@@ -139,6 +159,10 @@ void MqarForget::make(Split, int64_t, Random& random, Example& example) const {
   example.slices = {P, o_.T};
 }
 
+Task::OnGpu MqarForget::on_gpu(Split split, int64_t) const {
+  return recall_on_gpu(RecallOnGpu::Kind::forget, o_, o_.rewrites, weights_, split);
+}
+
 std::shared_ptr<Task> MqarForget::at_length(int64_t T) const {
   Options options = scaled<MqarForget>(o_, T);
   options.rewrites = o_.rewrites * options.pairs / o_.pairs;
@@ -161,6 +185,13 @@ MqarStacked::MqarStacked(const Options& o)
       "[mqar_stacked] {} pairs need as many ids, got {}",
       o.pairs,
       o.vocabulary
+  );
+  HORNER_CHECK(
+      o.vocabulary <= kMostNumbers / o.e,
+      "[mqar_stacked] the vectors of all ids must have at most {} numbers, got {} times e = {}",
+      kMostNumbers,
+      o.vocabulary,
+      o.e
   );
   Random random = o.random(Split::train, 0, Stream::noise);  // no example draws from it
   for (at::Tensor* table : {&keys_, &values_}) {

@@ -35,6 +35,7 @@ class MqarComp : public Generated {
   using Options = MqarVariantOptions;
   explicit MqarComp(const Options& options);
   TaskShape shape() const override;
+  OnGpu on_gpu(Split split, int64_t index) const override;
   std::shared_ptr<Task> at_length(int64_t T) const override;
   std::vector<Baseline> baselines() const override;
   Json options() const override { return to_json(o_); }
@@ -63,6 +64,7 @@ class MqarForget : public Generated {
   using Options = MqarForgetOptions;
   explicit MqarForget(const Options& options);
   TaskShape shape() const override;
+  OnGpu on_gpu(Split split, int64_t index) const override;
   std::shared_ptr<Task> at_length(int64_t T) const override;
   std::vector<Baseline> baselines() const override;
   Json options() const override { return to_json(o_); }

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "io/compressed.h"
+#include "model/formats/formats.h"
 
 namespace horner {
 namespace {
@@ -148,7 +149,7 @@ std::vector<std::vector<std::string>> parse_csv(
 }
 
 ClassifyText::ClassifyText(const Options& o)
-    : LabelledTextTask(o.T, 2, load_tokenizer(o.tokenizer)), o_(o) {
+    : LabelledTextTask(o.T, 2, open_tokenizer(o.tokenizer)), o_(o) {
   HORNER_CHECK(
       !o.out_of_scope || o.set == "clinc150", "[classify_text] only clinc150 has out_of_scope"
   );

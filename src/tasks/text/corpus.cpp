@@ -11,6 +11,7 @@
 #include "io/compressed.h"
 #include "io/tokenizer/parts.h"
 #include "io/tokenizer/unicode.h"
+#include "model/formats/known.h"
 #include "tasks/text/grammar.h"
 
 namespace horner {
@@ -215,6 +216,15 @@ Tokenizer character_tokenizer(const Documents (&parts)[3]) {
   return Tokenizer(std::move(made));
 }
 
+// Nothing if there are none, or if their file is damaged: then it is written again from the text.
+std::optional<TokenSplits> kept_tokens(const std::string& path) {
+  try {
+    return read_tokens(path);
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> cut_documents(const std::string& text, const std::string& rule) {
@@ -239,7 +249,7 @@ Corpus make_corpus(const CorpusOptions& o, const Tokenizer& tokenizer) {
   std::string path;
   if (cached) {
     const std::string settings = fmt::format(
-        "1 {} {} {} {} {} {}",
+        "2 {} {} {} {} {} {}",
         sources.hash(),
         tokenizer.hash(),
         o.documents,
@@ -249,7 +259,7 @@ Corpus make_corpus(const CorpusOptions& o, const Tokenizer& tokenizer) {
     );
     const std::string folder = o.cache.empty() ? cache_folder() + "/tokens" : o.cache;
     path = fmt::format("{}/{}.tokens", folder, xxh128(settings));
-    if (auto splits = read_tokens(path)) return {tokenizer, std::move(*splits), sources.json()};
+    if (auto splits = kept_tokens(path)) return {tokenizer, std::move(*splits), sources.json()};
   }
   Documents parts[3];
   read_splits(sources, o, parts);

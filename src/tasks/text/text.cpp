@@ -7,6 +7,8 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/number.h"
+#include "model/formats/formats.h"
 #include "tasks/examples.h"
 #include "tasks/text/ngram.h"
 
@@ -29,7 +31,7 @@ std::shared_ptr<const Corpus> corpus_of(
     const BpeTaskOptions& o, std::shared_ptr<const Corpus> given
 ) {
   if (given) return given;
-  return std::make_shared<const Corpus>(make_corpus(o, load_tokenizer(o.tokenizer)));
+  return std::make_shared<const Corpus>(make_corpus(o, open_tokenizer(o.tokenizer)));
 }
 
 // integer() draws from at most 2^32.
@@ -103,6 +105,15 @@ TaskShape TextTask::shape() const {
   return shape;
 }
 
+std::string TextTask::token_text(int64_t id) const {
+  const std::string bytes(corpus_->tokenizer.bytes(int32_t(id)));
+  if (bytes.empty()) return "\u2022";  // between documents
+  if (!is_utf8(bytes)) return fmt::format("\\x{:02x}", static_cast<unsigned char>(bytes[0]));
+  std::string text;
+  for (const char c : bytes) text += c == '\n' ? "\u23ce" : c == ' ' ? "\u2423" : std::string(1, c);
+  return text;
+}
+
 std::string TextTask::metric() const {
   return corpus_->tokenizer.kind() == "characters" ? "loss" : "bits per byte";
 }
@@ -168,8 +179,8 @@ std::string TextTask::text(Split split, size_t most) const {
 
 std::vector<Baseline> TextTask::baselines() const {
   std::call_once(counted_, [&] {
-    const auto bits =
-        ngram_bits(text(Split::train, kNgramTrainBytes), text(Split::test, kNgramTestBytes), 4);
+    const std::string counted = text(Split::train, kNgramTrainBytes);
+    const auto bits = ngram_bits(counted, text(Split::test, kNgramTestBytes), 4);
     // The score of the metric: bits per byte, or nats per character.
     const TokenStream& test = stream(Split::test);
     const double nats = std::numbers::ln2 * corpus_->splits.bytes[2] / double(test.size());
@@ -179,7 +190,11 @@ std::vector<Baseline> TextTask::baselines() const {
       baselines_.push_back(
           {fmt::format("order {}", order),
            bits[order] * unit,
-           fmt::format("Witten-Bell n-gram of {} bytes of context, on 1 MB of text", order)}
+           fmt::format(
+               "Witten-Bell n-gram of {} bytes of context, counted on {} of the training text",
+               order,
+               short_bytes(double(counted.size()))
+           )}
       );
     }
   });

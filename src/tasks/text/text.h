@@ -49,7 +49,9 @@ struct BpeTaskOptions : TextOptions {
   template <class Visitor>
   void visit(Visitor&& visit) {
     TextOptions::visit(visit);
-    visit("tokenizer", tokenizer, "folder, tokenizer.json, vocab.json or vocab.txt; or bytes");
+    visit(
+        "tokenizer", tokenizer, "MODEL, folder, tokenizer.json, vocab.json or vocab.txt; or bytes"
+    );
   }
 };
 
@@ -57,6 +59,7 @@ class TextTask : public Task {
  public:
   TextTask(const TextOptions& options, std::shared_ptr<const Corpus> corpus);
   TaskShape shape() const override;
+  std::string token_text(int64_t id) const;  // a token as people read it
   int64_t size(Split split) const override;
   Batch batch(Split split, const std::vector<int64_t>& indices) const override;
   std::vector<Baseline> baselines() const override;  // n-grams over at most 1 MB, see ngram.h

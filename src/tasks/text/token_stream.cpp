@@ -1,15 +1,18 @@
 #include "tasks/text/token_stream.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/hash.h"
 
 namespace horner {
 namespace {
 
-constexpr char kMagic[] = "HORNTOK1";
+constexpr char kMagic[] = "HORNTOK2";
+constexpr size_t kPiece = 1 << 16;  // tokens
 
 struct Header {
   char magic[8];
@@ -18,15 +21,25 @@ struct Header {
   double bytes[3];
 };
 
+// The hash of a file from the hashes of its pieces, since a file is written piece by piece.
+struct PiecesHash {
+  std::string pieces;
+  void add(const void* bytes, size_t count) {
+    pieces += xxh128({static_cast<const char*>(bytes), count});
+  }
+  std::string value() const { return xxh128(pieces); }
+};
+
 template <class Token>
-void write_stream(AtomicFile& file, const TokenStream& stream) {
+void write_stream(AtomicFile& file, const TokenStream& stream, PiecesHash& hash) {
   std::vector<Token> buffer;
   for (int64_t at = 0; at < stream.size();) {
     buffer.clear();
-    for (; at < stream.size() && buffer.size() < (1 << 16); ++at) {
+    for (; at < stream.size() && buffer.size() < kPiece; ++at) {
       buffer.push_back(static_cast<Token>(stream[at]));
     }
     file.write(buffer.data(), buffer.size() * sizeof(Token));
+    hash.add(buffer.data(), buffer.size() * sizeof(Token));
   }
 }
 
@@ -69,6 +82,8 @@ std::optional<TokenSplits> read_tokens(const std::string& path) {
     throw DataError("{}: not a file of tokens", path);
   }
   TokenSplits splits;
+  PiecesHash hash;
+  hash.add(&header, sizeof header);
   size_t begin = sizeof header;
   for (size_t i = 0; i < 3; ++i) {
     if (header.sizes[i] > (file->size() - begin) / header.width) {
@@ -76,9 +91,16 @@ std::optional<TokenSplits> read_tokens(const std::string& path) {
     }
     splits.streams[i] = TokenStream(file, begin, header.width, int64_t(header.sizes[i]));
     splits.bytes[i] = header.bytes[i];
-    begin += header.sizes[i] * header.width;
+    for (const size_t end = begin + header.sizes[i] * header.width; begin < end;) {
+      const size_t count = std::min(kPiece * header.width, end - begin);
+      hash.add(file->data() + begin, count);
+      begin += count;
+    }
   }
-  if (begin != file->size()) throw DataError("{}: longer than it says", path);
+  const std::string_view rest(
+      reinterpret_cast<const char*>(file->data()) + begin, file->size() - begin
+  );
+  if (rest != hash.value()) throw DataError("{}: is damaged: its checksum is another", path);
   return splits;
 }
 
@@ -91,10 +113,15 @@ void write_tokens(const std::string& path, const TokenSplits& splits, int64_t vo
     header.bytes[i] = splits.bytes[i];
   }
   AtomicFile file(path);
+  PiecesHash hash;
   file.write(&header, sizeof header);
+  hash.add(&header, sizeof header);
   for (const TokenStream& stream : splits.streams) {
-    header.width == 2 ? write_stream<uint16_t>(file, stream) : write_stream<uint32_t>(file, stream);
+    header.width == 2 ? write_stream<uint16_t>(file, stream, hash)
+                      : write_stream<uint32_t>(file, stream, hash);
   }
+  const std::string digits = hash.value();
+  file.write(digits.data(), digits.size());
   file.commit();
 }
 
@@ -115,13 +142,6 @@ TokenStream read_token_file(const std::string& path) {
     throw DataError("{}: not a file of tokens: {} bytes", path, file->size());
   }
   return {file, 0, 2, int64_t(file->size() / 2)};
-}
-
-std::string cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache && *cache) return fmt::format("{}/horner", cache);
-  const char* home = std::getenv("HOME");
-  return fmt::format("{}/.cache/horner", home && *home ? home : "/tmp");
 }
 
 }  // namespace horner

@@ -1,7 +1,8 @@
 // Tokens of a corpus, one stream for each split, in memory or mapped from a file.
 //
-//   file   "HORNTOK1"  u64 bytes of a token (2 or 4)  u64 x 3 tokens of train, valid, test
-//          f64 x 3 bytes of text of each  then the tokens, little endian, one split after the other
+//   file   "HORNTOK2"  u64 bytes of a token (2 or 4)  u64 x 3 tokens of train, valid, test
+//          f64 x 3 bytes of text of each  then the tokens, little endian, one split after the other,
+//          and 32 digits: the XXH3 of the XXH3 of the header and of each 65,536 tokens of a split
 #pragma once
 
 #include <array>
@@ -43,8 +44,5 @@ void write_tokens(const std::string& path, const TokenSplits& splits, int64_t vo
 // A file of tokens from another program: llm.c (256 numbers of 32 bits before the tokens: magic, version, count) or nanoGPT
 // (16 bits per token, nothing else).
 TokenStream read_token_file(const std::string& path);
-
-// The user's cache folder: $XDG_CACHE_HOME/horner or ~/.cache/horner.
-std::string cache_folder();
 
 }  // namespace horner
