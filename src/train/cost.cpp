@@ -7,16 +7,23 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "core/device.h"
+#include "core/number.h"
+#include "model/size.h"
+#include "train/distributed.h"
+#include "train/limits.h"
 #include "train/loss.h"
-#include "train/sampler.h"
 
 namespace horner {
 namespace {
 
+constexpr int64_t kLongest = 1 << 20;  // tokens of an example that is tried here
+
 thread_local double flops = 0;
+thread_local bool shares = false;
 
 double product(const at::IntArrayRef sizes) {
   double n = 1;
@@ -74,28 +81,61 @@ double count_flops(const std::function<void()>& work) {
   return flops;
 }
 
-Cost cost_of(const TrainOptions& o, const Task& task) {
-  Cost cost;
-  const auto model = make_model(o.model, uint64_t(o.seed));
-  cost.parameters = model->parameters_count();
-  cost.state_bytes = state_bytes(o.model, task.shape().T);
-  cost.weight_bytes =
-      16 * double(cost.parameters) + (o.optim.ema > 0 ? 4.0 : 0.0) * double(cost.parameters);
-  Sampler sampler(task, 1);
-  const TargetBatch one = find_targets(task.batch(Split::train, sampler.at(0)));
+// What one example costs in a model of so many layers, measured.
+struct OneExample {
+  double flops = 0, bytes = 0, tokens = 1;
+};
+
+static OneExample measure(const TrainOptions& o, const TargetBatch& one, int64_t layers) {
+  ModelOptions options = o.model;
+  options.layers = layers;
+  const auto model = make_model(options, uint64_t(o.seed));
+  OneExample m;
+  m.tokens = double(one.rows * one.width);  // padding costs as much
   {
     const c10::NoGradGuard no_graph;
-    const double all = count_flops([&] { losses(*model, one); });
-    cost.forward_flops_per_token = all / double(one.rows * one.width);  // padding costs as much
-    cost.flops_per_token = 3 * cost.forward_flops_per_token;
+    m.flops = count_flops([&] { losses(*model, one); });
   }
   const auto heard = std::make_shared<Allocations>();
   const c10::DebugInfoGuard listen(c10::DebugInfoKind::PROFILER_STATE, heard);
   Context context;
   context.recompute = o.train.checkpoint_activations;
   const Losses kept = losses(*model, one, context);  // holds the graph
+  m.bytes = double(heard->held);
+  return m;
+}
+
+Cost cost_of(const TrainOptions& o, const Task& task, int64_t processes) {
+  Cost cost;
+  cost.processes = processes > 0 ? processes : processes_here();
+  cost.parameters = int64_t(parameters_of(o.model));
+  cost.weight_bytes = (o.optim.ema > 0 ? 20.0 : 16.0) * double(cost.parameters);
+  cost.weight_bytes_each = weight_bytes(o, cost.processes);
+  // Layers cost the same each time the pattern comes again: at most three patterns are made and measured.
+  const int64_t P = std::max<int64_t>(1, int64_t(o.model.pattern.size())), L = o.model.layers;
+  const int64_t few = L < 3 * P ? L : P + L % P, again = (L - few) / P;
+  TrainOptions small = o;
+  small.model.layers = again > 0 ? few + P : few;
+  small.train.batch = small.train.accumulation = 1;
+  if (task.shape().T > kLongest || least_bytes(small, task.shape()) > memory_of(at::kCPU)) {
+    const double unknown = std::nan("");
+    cost.forward_flops_per_token = cost.flops_per_token = cost.activation_bytes = unknown;
+    cost.activation_bytes_each = unknown;
+    return cost;
+  }
+  cost.state_bytes = state_bytes(o.model, task.shape().T);
+  const TargetBatch one = find_targets(task.batch(Split::train, {0}));
+  OneExample m = measure(o, one, few);
+  if (again > 0) {
+    const OneExample longer = measure(o, one, few + P);
+    m.flops += double(again) * (longer.flops - m.flops);
+    m.bytes += double(again) * (longer.bytes - m.bytes);
+  }
+  cost.forward_flops_per_token = m.flops / m.tokens;
+  cost.flops_per_token = 3 * cost.forward_flops_per_token;
   const double part = double(o.train.batch / o.train.accumulation);
-  cost.activation_bytes = double(heard->held) * part * (o.train.precision == "bf16" ? 0.5 : 1.0);
+  cost.activation_bytes = m.bytes * part * (o.train.precision == "bf16" ? 0.5 : 1.0);
+  cost.activation_bytes_each = cost.activation_bytes / double(cost.processes);
   return cost;
 }
 
@@ -103,10 +143,13 @@ Json Cost::json() const {
   return {
       {"parameters", parameters},
       {"state_bytes", state_bytes},
-      {"forward_flops_per_token", forward_flops_per_token},
-      {"flops_per_token", flops_per_token},
+      {"forward_flops_per_token", number_or_null(forward_flops_per_token)},
+      {"flops_per_token", number_or_null(flops_per_token)},
       {"weight_bytes", weight_bytes},
-      {"activation_bytes", activation_bytes}};
+      {"activation_bytes", number_or_null(activation_bytes)},
+      {"processes", processes},
+      {"weight_bytes_each", weight_bytes_each},
+      {"activation_bytes_each", number_or_null(activation_bytes_each)}};
 }
 
 double stated_flops(at::Device device, std::string_view precision) {
@@ -132,7 +175,11 @@ double memory_now(at::Device device) {
   return double(pages) * double(sysconf(_SC_PAGESIZE));
 }
 
+SharedDevice::SharedDevice() { shares = true; }
+SharedDevice::~SharedDevice() { shares = false; }
+
 double memory_peak(at::Device device) {
+  if (device.is_cuda() && shares) return std::nan("");
   if (device.is_cuda()) return double(gpu(device).allocated_bytes[0].peak);
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);

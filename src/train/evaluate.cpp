@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/check.h"
+#include "core/interrupt.h"
 #include "train/autocast.h"
 #include "train/sampler.h"
 
@@ -14,6 +16,10 @@ constexpr int64_t kStretches = 32;
 
 at::Tensor on_cpu(const at::Tensor& x, at::ScalarType type) {
   return x.detach().to(at::kCPU, type).contiguous();
+}
+
+void check_stop(const std::function<bool()>& stop) {
+  if (stop()) throw InterruptedError("stopped in an evaluation");
 }
 
 double mean(const std::vector<double>& x) {
@@ -75,6 +81,10 @@ void ScoreSum::add(const TargetBatch& c, const Losses& l) {
     for (int64_t i = 0; i < c.count; ++i)
       pairs_[answers[i].item<int64_t>()][ours[i].item<int64_t>()] += 1;
   }
+  // Examples share the bytes of their batch by their targets.
+  const double unit = metric_ == "bits per byte" && c.batch.bytes > 0
+                          ? double(c.count) / c.batch.bytes / std::numbers::ln2
+                          : 1;
   for (size_t row = 0; row < size_t(c.rows); ++row) {
     if (counts[row] == 0) continue;  // an example in which nothing counts has no score
     accuracy_.push_back(hits[row] / counts[row]);
@@ -83,7 +93,7 @@ void ScoreSum::add(const TargetBatch& c, const Losses& l) {
     if (late_counts[row] > 0) late_.push_back(late[row] / late_counts[row]);
     const double score = metric_ == "accuracy"            ? accuracy_.back()
                          : metric_ == "sequence accuracy" ? right_.back()
-                                                          : losses[row] / counts[row];
+                                                          : losses[row] / counts[row] * unit;
     by_example_.push_back(score);
     for (const auto& [name, values] : c.batch.slices) {
       const int64_t value = values[int64_t(row)].item<int64_t>();
@@ -139,11 +149,14 @@ Scores ScoreSum::scores() const {
   return s;
 }
 
-at::Tensor run_free(Model& model, const at::Tensor& tokens, int64_t n) {
+at::Tensor run_free(
+    Model& model, const at::Tensor& tokens, int64_t n, const std::function<bool()>& stop
+) {
   ModelState state;
   std::vector<at::Tensor> said;
   at::Tensor input = tokens.narrow(1, 0, tokens.size(1) - n + 1);
   for (int64_t i = 0; i < n; ++i) {
+    check_stop(stop);
     const at::Tensor hidden = model.hidden(input, state);
     input = model.logits(hidden.select(1, hidden.size(1) - 1)).argmax(-1, true);
     said.push_back(input);
@@ -151,22 +164,78 @@ at::Tensor run_free(Model& model, const at::Tensor& tokens, int64_t n) {
   return at::cat(said, 1);
 }
 
+namespace {
+
+// Rows of a batch, so few that a CPU computes a layer of them in less than a second; a packed batch is one row.
+std::vector<TargetBatch> pieces_of(const TargetBatch& c, at::Device device) {
+  constexpr int64_t kTokens = 4096;
+  const int64_t rows = std::max<int64_t>(1, kTokens / std::max<int64_t>(1, c.width));
+  if (!device.is_cpu() || rows >= c.rows) return {c};
+  const int64_t each = c.batch.labels.defined() ? 1 : c.width;  // places of a row
+  const int64_t* place = c.places.const_data_ptr<int64_t>();
+  std::vector<TargetBatch> pieces;
+  for (int64_t row = 0, first = 0; row < c.rows; row += rows) {
+    TargetBatch p;
+    p.rows = std::min(rows, c.rows - row);
+    p.width = c.width;
+    while (first + p.count < c.count && place[first + p.count] < (row + p.rows) * each) ++p.count;
+    p.places = c.places.narrow(0, first, p.count) - row * each;
+    p.answers = c.answers.narrow(0, first, p.count);
+    for (const auto part : {&Batch::tokens, &Batch::features, &Batch::lengths, &Batch::labels})
+      if ((c.batch.*part).defined()) p.batch.*part = (c.batch.*part).narrow(0, row, p.rows);
+    first += p.count;
+    pieces.push_back(std::move(p));
+  }
+  return pieces;
+}
+
+// While it lives, the model asks between the layers of a forward.
+class AskBetweenLayers : public BlockWatch {
+ public:
+  AskBetweenLayers(Model& model, const std::function<bool()>& stop) : model_(model), stop_(stop) {
+    model_.watch(this);
+  }
+  AskBetweenLayers(const AskBetweenLayers&) = delete;
+  AskBetweenLayers& operator=(const AskBetweenLayers&) = delete;
+  ~AskBetweenLayers() override { model_.watch(nullptr); }
+  void enter(int64_t, at::Tensor&, at::Tensor&, State&) override { check_stop(stop_); }
+  void leave(int64_t, at::Tensor&, at::Tensor&, State&) override {}
+
+ private:
+  Model& model_;
+  const std::function<bool()>& stop_;
+};
+
+}  // namespace
+
 Scores evaluate(
     Model& model, const Task& task, Split split, const EvaluateOptions& o, at::Device device
 ) {
   const c10::NoGradGuard no_graph;
-  const Autocast precision(device, o.bf16);
+  const Autocast precision(device, o.bf16, o.keep_weights);
   const bool training = model.is_training();
   model.eval();
   ScoreSum sum(task.metric());
+  std::optional<AskBetweenLayers> ask;
+  if (o.ask_layers) ask.emplace(model, o.stop);
   const int64_t answers = task.free_running();
   for (const auto& indices : batches_of(task, split, o.examples, o.batch)) {
+    check_stop(o.stop);
     const TargetBatch batch = to_device(find_targets(task.batch(split, indices)), device);
-    sum.add(batch, losses(model, batch));
-    if (answers > 0 && model.causal()) {
-      const at::Tensor right = batch.answers.view({batch.rows, answers});
-      sum.add_free(run_free(model, batch.batch.tokens, answers) == right);
+    std::vector<at::Tensor> each, predictions;
+    for (const TargetBatch& piece : pieces_of(batch, device)) {
+      check_stop(o.stop);
+      const Losses l = losses(model, piece);
+      each.push_back(l.each);
+      predictions.push_back(l.predictions);
+      if (answers == 0 || !model.causal()) continue;
+      const at::Tensor right = piece.answers.view({piece.rows, answers});
+      sum.add_free(run_free(model, piece.batch.tokens, answers, o.stop) == right);
     }
+    const bool whole = each.size() == 1;
+    sum.add(
+        batch, {whole ? each[0] : at::cat(each), whole ? predictions[0] : at::cat(predictions)}
+    );
   }
   model.train(training);
   return sum.scores();

@@ -11,10 +11,11 @@
 //   bits per byte       loss of all positions in bits, divided by the bytes of their text
 //   NAME/METRIC-VALUE   the task's metric over the examples whose slice NAME is VALUE
 //
-// by_example is the task's metric of each example (the mean loss if the metric is bits per byte). loss_by_position is the mean
-// loss in at most 32 equal ranges of positions.
+// by_example is the task's metric of each example. For bits per byte the examples of a batch share its bytes by their targets.
+// loss_by_position is the mean loss in at most 32 equal ranges of positions. Losses are in nats.
 #pragma once
 
+#include "core/interrupt.h"
 #include "train/loss.h"
 #include "train/train.h"
 
@@ -48,12 +49,20 @@ class ScoreSum {
 };
 
 // The answers at the last n tokens, one after the other, each read back.   (B,T) -> (B,n)
-at::Tensor run_free(Model& model, const at::Tensor& tokens, int64_t n);
+at::Tensor run_free(
+    Model& model,
+    const at::Tensor& tokens,
+    int64_t n,
+    const std::function<bool()>& stop = interrupted
+);
 
 struct EvaluateOptions {
   int64_t examples = 0;  // 0: all
   int64_t batch = 64;
   bool bf16 = false;
+  bool keep_weights = true;                  // rounded ones, until the end
+  std::function<bool()> stop = interrupted;  // asked before each batch and each answer
+  bool ask_layers = true;                    // and before each layer, if nothing else watches them
 };
 Scores evaluate(
     Model& model, const Task& task, Split split, const EvaluateOptions& options, at::Device device

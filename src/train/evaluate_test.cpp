@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/check.h"
+
 namespace horner {
 namespace {
 
@@ -51,6 +53,20 @@ TEST(Evaluate, MetricsOfHandMadeAnswers) {
   const Scores again = Scores::from(s.json());
   EXPECT_EQ(again.values, s.values);
   EXPECT_EQ(again.by_example, s.by_example);
+}
+
+// A paired difference over examples has the unit of the difference over seeds.
+TEST(Evaluate, ExamplesAreScoredInTheUnitOfTheMetric) {
+  const TargetBatch c = by_hand();  // 3 and 1 targets, 5 bytes of text
+  ScoreSum sum("bits per byte");
+  sum.add(c, said(c, {1, 0, 1, 2}, 2));
+  const Scores s = sum.scores();
+  const double right = std::log(1 + 2 * std::exp(-2)), wrong = right + 2;
+  const double unit = 4.0 / 5 / std::numbers::ln2;
+  ASSERT_EQ(s.by_example.size(), 2);
+  EXPECT_NEAR(s.by_example[0], (right + 2 * wrong) / 3 * unit, 1e-6);
+  EXPECT_NEAR(s.by_example[1], right * unit, 1e-6);
+  EXPECT_NEAR((3 * s.by_example[0] + s.by_example[1]) / 4, s.values.at("bits per byte"), 1e-6);
 }
 
 TEST(Evaluate, NumbersHaveAMeanSquare) {
@@ -112,6 +128,48 @@ TEST(Evaluate, NeedlesRunFreeToo) {
   const Scores s = evaluate(*model, *task, Split::test, {20, 8, false}, at::kCPU);
   EXPECT_EQ(s.values.count("free-running accuracy"), 1);
   EXPECT_EQ(s.values.count("free-running sequence accuracy"), 1);
+}
+
+// A CPU computes a large batch in pieces, so that it hears Ctrl-C; the scores are those of the whole.
+TEST(Evaluate, PiecesOfABatchHaveItsScores) {
+  for (const char* text :
+       {"mqar:T=1024,pairs=8,vocabulary=2048,test=5",
+        "needle:T=1024,test=5",
+        "listops:above=10,below=1500,depth=4,test=5"}) {
+    const auto task = make_task(text);
+    const TaskShape shape = task->shape();
+    ModelOptions o;
+    o.D = 16;
+    o.vocabulary = shape.vocabulary;
+    o.classes = shape.classes;
+    if (!shape.causal) o.pattern = {"softmax:causal=false"};
+    const auto model = make_model(o, 3);
+    const Scores one = evaluate(*model, *task, Split::test, {0, 1, false}, at::kCPU);
+    const Scores all = evaluate(*model, *task, Split::test, {0, 5, false}, at::kCPU);
+    EXPECT_EQ(all.examples, 5);
+    ASSERT_EQ(all.by_example.size(), one.by_example.size());
+    for (size_t i = 0; i < one.by_example.size(); ++i)
+      EXPECT_NEAR(all.by_example[i], one.by_example[i], 1e-5) << text;
+    for (const auto& [name, value] : one.values)
+      EXPECT_NEAR(all.values.at(name), value, 1e-5) << text << " " << name;
+  }
+}
+
+TEST(Evaluate, AsksBetweenLayers) {
+  const auto task = make_task("mqar:T=16,pairs=2,vocabulary=32,test=2");
+  ModelOptions o;
+  o.layers = 5;
+  o.D = 16;
+  o.vocabulary = 32;
+  const auto model = make_model(o, 3);
+  int64_t asked = 0, most = 100;
+  EvaluateOptions e{0, 2, false};
+  e.stop = [&] { return ++asked > most; };
+  evaluate(*model, *task, Split::test, e, at::kCPU);
+  EXPECT_EQ(asked, 2 + 5);  // the batch, its piece, the layers
+  asked = 0, most = 4;
+  EXPECT_THROW(evaluate(*model, *task, Split::test, e, at::kCPU), InterruptedError);
+  EXPECT_EQ(asked, 5);  // in the third layer
 }
 
 // Logits at the places that count are those of the whole sequence.

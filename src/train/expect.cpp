@@ -1,9 +1,11 @@
 #include "train/expect.h"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
 #include "core/check.h"
+#include "core/nearest.h"
 
 namespace horner {
 
@@ -32,6 +34,33 @@ bool Bound::holds(double x) const {
   if (relation == ">=") return x >= value;
   if (relation == "<=") return x <= value;
   return std::abs(x - value) <= margin;
+}
+
+void check_score(const ScoreName& score, const TrainOptions& options, const Task& task) {
+  if (score.metric.find('/') == std::string::npos) {  // else of a slice
+    std::vector<std::string> names = {"loss"};        // of evaluate.h
+    if (task.shape().regression) {
+      names.emplace_back("mse");
+    } else {
+      for (const char* name :
+           {"accuracy",
+            "sequence accuracy",
+            "late accuracy",
+            "first error",
+            "free-running accuracy",
+            "free-running sequence accuracy",
+            "matthews",
+            "bits per byte"})
+        names.emplace_back(name);
+    }
+    if (score.split == "valid") names.emplace_back("best");
+    const bool known = std::find(names.begin(), names.end(), score.metric) != names.end();
+    HORNER_CHECK(known, "expect: {}", unknown("score", score.metric, names));
+  }
+  bool tested = score.split == "valid" || score.split == "test";
+  for (const int64_t T : options.eval.lengths)
+    tested = tested || score.split == ScoreName::at_length(T, "").split;
+  HORNER_CHECK(tested, "expect: {}: eval.lengths does not hold this length", score.text());
 }
 
 std::vector<Answer> answers(const TrainResult& r) {

@@ -53,6 +53,57 @@ TEST(Optimizer, IsAdamWWithClippingAndDecayOfMatricesAlone) {
   }
 }
 
+TEST(Optimizer, AParameterHasAShareOfTheRate) {
+  Two model;
+  OptimOptions o;
+  o.weight_decay = 0;
+  const at::Tensor before = model.rates.detach().clone();
+  Optimizer optimizer(model, o, {}, {}, [](const std::string& name) {
+    return name == "a_weight" ? 1.0 : name == "norm_weight" ? 0.1 : 0.0;
+  });
+  const at::Tensor matrix = model.matrix.detach().clone();
+  optimizer.zero_gradients();
+  ((model.matrix * 2).sum() + model.vector.sum() + model.rates.sum()).backward();
+  optimizer.step(0.01);  // the first step of Adam goes lr in the direction of the gradient's sign
+  EXPECT_NEAR((model.matrix - matrix + 0.01).abs().max().item<double>(), 0, 1e-6);
+  EXPECT_NEAR((model.vector - 1 + 0.001).abs().max().item<double>(), 0, 1e-6);
+  EXPECT_TRUE(at::equal(model.rates, before));
+  EXPECT_FALSE(model.rates.requires_grad());
+  EXPECT_EQ(optimizer.groups().size(), 2u);
+}
+
+// Whatever the number of processes, each number of each parameter has one owner, and nobody holds more than his share.
+TEST(Optimizer, EachNumberHasOneOwner) {
+  OptimOptions o;
+  o.ema = 0.9;
+  for (const Shard shard : {Shard::optimizer, Shard::full}) {
+    for (const int64_t world : {1, 2, 3, 4}) {
+      std::map<std::string, at::Tensor> owners;
+      for (int64_t rank = 0; rank < world; ++rank) {
+        Two model;
+        const auto alone = [](const at::Tensor&, const at::Tensor&) {};
+        Optimizer optimizer(model, o, {shard, rank, world, {}, alone});
+        int64_t numbers = 0;  // of a vector, padded
+        for (const Optimizer::Group& group : optimizer.groups()) numbers += group.length;
+        const int64_t whole = shard == Shard::full ? 0 : 2, own = 5 - whole;
+        EXPECT_EQ(optimizer.bytes(), 4 * (numbers * whole + numbers / world * own));
+        const Two same;
+        for (const Optimizer::Owned& part : optimizer.owned(rank)) {
+          at::Tensor& seen = owners[part.piece->name];
+          const at::Tensor all = same.named_parameters()[part.piece->name].detach().flatten();
+          if (!seen.defined()) seen = at::zeros_like(all);
+          seen.narrow(0, part.begin, part.end - part.begin).add_(1);
+          EXPECT_TRUE(at::equal(
+              part.of(part.stretch->weights), all.narrow(0, part.begin, part.end - part.begin)
+          ));
+        }
+      }
+      EXPECT_EQ(owners.size(), 3u);
+      for (const auto& [name, count] : owners) EXPECT_TRUE((count == 1).all().item<bool>()) << name;
+    }
+  }
+}
+
 TEST(Optimizer, AGradientThatIsNotFiniteChangesNothing) {
   Two model;
   Optimizer optimizer(model, {});

@@ -1,6 +1,7 @@
 // Results to and from JSON.
 #include <cmath>
 
+#include "core/check.h"
 #include "core/number.h"
 #include "train/train.h"
 
@@ -11,6 +12,12 @@ std::vector<double> numbers(const Json& json) {
   std::vector<double> list;
   for (const Json& value : json) list.push_back(number_or_nan(value));
   return list;
+}
+
+int64_t length_named(const std::string& name) {
+  const std::optional<int64_t> length = whole_number(name);
+  HORNER_CHECK(length, "a length of the test must be a whole number, got '{}'", name);
+  return *length;
 }
 
 }  // namespace
@@ -60,6 +67,7 @@ Json TrainResult::json() const {
       {"resumed", resumed},
       {"finished", finished},
       {"stopped", stopped},
+      {"notes", notes},
       {"valid", valid.json()},
       {"test", test.json()}};
   for (const auto& [T, scores] : lengths) json["lengths"][std::to_string(T)] = scores.json();
@@ -84,11 +92,12 @@ TrainResult TrainResult::from(const Json& json) {
   r.resumed = json.at("resumed");
   r.finished = json.at("finished");
   r.stopped = json.at("stopped");
+  r.notes = json.value("notes", std::vector<std::string>{});
   r.valid = Scores::from(json.at("valid"));
   r.test = Scores::from(json.at("test"));
   if (json.contains("lengths")) {
     for (const auto& [T, scores] : json["lengths"].items())
-      r.lengths[std::stoll(T)] = Scores::from(scores);
+      r.lengths[length_named(T)] = Scores::from(scores);
   }
   for (const Json& p : json.at("curve"))
     r.curve.push_back({p[0].get<int64_t>(), number_or_nan(p[1]), number_or_nan(p[2])});

@@ -54,6 +54,8 @@ struct LoopOptions {
   std::string precision = "auto";
   bool checkpoint_activations = false;
   double target = 0;
+  std::string shard = "none";
+  int64_t sequence_parallel = 1;
   bool stochastic_window = false;
   StochasticWindow window;
 
@@ -69,6 +71,17 @@ struct LoopOptions {
     );
     visit("checkpoint_activations", checkpoint_activations, "compute a block again in backward");
     visit("target", target, "stop once validation's metric is this good; 0: never");
+    visit(
+        "shard",
+        shard,
+        "what several processes share out: the optimiser's vectors, or weights and gradients too",
+        {"none", "optimizer", "full"}
+    );
+    visit(
+        "sequence_parallel",
+        sequence_parallel,
+        "processes that share out the tokens of each sequence, in equal parts"
+    );
     visit("stochastic_window", stochastic_window, "draw the window of `window` mixers per batch");
     visit("window", window, "how it is drawn");
   }
@@ -145,7 +158,9 @@ struct TrainOptions {
     visit(
         "from",
         from,
-        "run or model folder whose weights of the same name and shape it begins with; empty: none"
+        "MODEL whose weights of the same name and shape it begins with; without settings of the "
+        "model "
+        "its settings are taken too; empty: none"
     );
     visit("model", model, "the model; vocabulary, classes and features follow from the task");
     visit("optim", optim, "AdamW");
@@ -183,7 +198,8 @@ struct TrainResult {
   int64_t state_bytes = 0;  // of one sequence of the task's length
   double flops_per_token = 0, seconds = 0, tokens_per_second = 0, peak_bytes = 0;
   bool resumed = false, finished = false;
-  std::string stopped;  // why it ended before its last step: "target", ...; else empty
+  std::string stopped;             // why it ended before its last step: "target", ...; else empty
+  std::vector<std::string> notes;  // what was found missing or damaged
   Json json() const;
   static TrainResult from(const Json& json);
 };
@@ -194,10 +210,14 @@ struct TrainTick {
   double loss, valid, lr, gradient_norm, tokens_per_second, memory, elapsed, left;
   double data_wait;  // share of the time in which a step waited for its examples
   double mfu;        // share of the device's stated FLOP/s; NaN: not known
+  std::string note;  // something to be said once; empty: nothing
 };
 using TrainTell = std::function<void(const TrainTick&)>;
 
 // Runs to the end, from the newest checkpoint of the folder if there is one. A finished run is only read.
 TrainResult train(const TrainOptions& options, const TrainTell& tell = {});
+
+// The result of a finished run; DataError if there is none.
+TrainResult read_result(const std::string& folder);
 
 }  // namespace horner
