@@ -1,0 +1,320 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+
+namespace horner {
+
+std::string_view finish_name(Finish finish) {
+  static constexpr std::string_view kNames[] = {
+      "none", "end", "stop", "tokens", "longest", "cancelled", "no_token"};
+  return kNames[size_t(finish)];
+}
+
+Engine::Engine(std::unique_ptr<Runner> runner, Tokenizer tokenizer, const EngineOptions& options)
+    : runner_(std::move(runner)), tokenizer_(std::move(tokenizer)), o_(options) {
+  HORNER_CHECK(
+      o_.piece >= 1 && o_.batch >= 1 && o_.snapshot_every >= 0 && o_.snapshot_bytes >= 0,
+      "[engine] piece and batch must be at least 1, snapshot_every and snapshot_bytes at least 0"
+  );
+}
+
+Engine::Entry& Engine::at(int64_t stream) {
+  const auto found = streams_.find(stream);
+  HORNER_CHECK(found != streams_.end(), "[engine] there is no stream {}", stream);
+  return found->second;
+}
+const Engine::Entry& Engine::at(int64_t stream) const {
+  return const_cast<Engine*>(this)->at(stream);
+}
+
+int64_t Engine::open() {
+  streams_[next_].state = runner_->open();
+  return next_++;
+}
+
+int64_t Engine::open(std::vector<int32_t> tokens, std::unique_ptr<StreamState> state) {
+  Entry& entry = streams_[next_];
+  entry.read = int64_t(tokens.size());
+  entry.tokens = std::move(tokens);
+  entry.state = std::move(state);
+  return next_++;
+}
+
+int64_t Engine::fork(int64_t stream) {
+  const Entry& from = at(stream);
+  Entry to;
+  to.tokens = from.tokens;
+  to.read = from.read;
+  to.state = runner_->fork(*from.state);
+  for (const Snapshot& s : from.snapshots)
+    to.snapshots.push_back({s.tokens, runner_->fork(*s.state)});
+  streams_[next_] = std::move(to);
+  return next_++;
+}
+
+void Engine::close(int64_t stream) {
+  at(stream);
+  streams_.erase(stream);
+}
+
+void Engine::check_length(const Entry& entry, size_t added) const {
+  const int64_t longest = runner_->longest(), wanted = int64_t(entry.tokens.size() + added);
+  HORNER_CHECK(
+      longest == 0 || wanted <= longest,
+      "the text has {} tokens; the model takes at most {}",
+      wanted,
+      longest
+  );
+}
+
+void Engine::feed(int64_t stream, std::span<const int32_t> tokens) {
+  Entry& entry = at(stream);
+  HORNER_CHECK(!entry.text, "[engine] stream {} is writing", stream);
+  check_length(entry, tokens.size());
+  const int64_t V = runner_->vocabulary();
+  for (const int32_t token : tokens) {
+    HORNER_CHECK(
+        token >= 0 && token < V, "there is no token {}; the model's vocabulary has {}", token, V
+    );
+  }
+  entry.tokens.insert(entry.tokens.end(), tokens.begin(), tokens.end());
+}
+
+void Engine::replace(int64_t stream, std::span<const int32_t> tokens) {
+  const std::vector<int32_t>& old = at(stream).tokens;
+  const auto [a, b] = std::mismatch(old.begin(), old.end(), tokens.begin(), tokens.end());
+  const auto common = a - old.begin();
+  roll_back(stream, common);
+  feed(stream, tokens.subspan(size_t(common)));
+}
+
+void Engine::generate(int64_t stream, const GenerateOptions& options) {
+  Entry& entry = at(stream);
+  HORNER_CHECK(!entry.text, "[engine] stream {} is writing", stream);
+  HORNER_CHECK(!entry.tokens.empty(), "[engine] stream {} has no token to go on from", stream);
+  HORNER_CHECK(options.tokens >= 0, "tokens must be at least 0, got {}", options.tokens);
+  const bool first = std::all_of(entry.tokens.begin(), entry.tokens.end(), [&](int32_t token) {
+    return token < tokenizer_.vocabulary() && tokenizer_.special(token);
+  });
+  Text text{
+      .options = options,
+      .sampler = TokenSampler(options.sampling),
+      .shown = StreamedText(options.stop),
+      .left = options.tokens,
+      .first = first && !options.mask};  // a grammar counts each byte
+  if (options.mask) text.place = options.mask->start();
+  if (text.options.ends.empty() && tokenizer_.end()) text.options.ends = {*tokenizer_.end()};
+  entry.text = std::move(text);
+}
+
+void Engine::cancel(int64_t stream) {
+  Entry& entry = at(stream);
+  if (!entry.text) return;
+  Event event;
+  event.stream = stream;
+  event.text = entry.text->shown.finish();
+  event.finish = Finish::cancelled;
+  entry.cancelled = std::move(event);
+  entry.text.reset();
+}
+
+void Engine::pause_at(int64_t stream, std::vector<int64_t> marks) {
+  at(stream).marks = std::move(marks);
+}
+
+std::unique_ptr<StreamState> Engine::copy_state(int64_t stream) {
+  return runner_->fork(*at(stream).state);
+}
+
+void Engine::score_prompt(int64_t stream, int64_t top) { at(stream).score_top = top; }
+
+std::vector<SampledToken> Engine::take_prompt_scores(int64_t stream) {
+  return std::exchange(at(stream).scores, {});
+}
+
+void Engine::keep(int64_t stream) {
+  Entry& entry = at(stream);
+  if (entry.read == 0 || (!entry.snapshots.empty() && entry.snapshots.back().tokens == entry.read))
+    return;
+  entry.snapshots.push_back({entry.read, runner_->fork(*entry.state)});
+  while (entry.snapshots.size() > 1 && snapshot_bytes(stream) > o_.snapshot_bytes)
+    entry.snapshots.pop_front();
+}
+
+void Engine::roll_back(int64_t stream, int64_t tokens) {
+  Entry& entry = at(stream);
+  HORNER_CHECK(!entry.text, "[engine] stream {} is writing", stream);
+  HORNER_CHECK(
+      tokens >= 0 && tokens <= int64_t(entry.tokens.size()),
+      "[engine] stream {} has {} tokens; it cannot go back to {}",
+      stream,
+      entry.tokens.size(),
+      tokens
+  );
+  entry.tokens.resize(size_t(tokens));
+  // The last token stays unread: a text begins by its step.
+  while (!entry.snapshots.empty() && entry.snapshots.back().tokens >= tokens)
+    entry.snapshots.pop_back();
+  if (entry.read < tokens) return;
+  const bool any = !entry.snapshots.empty();
+  entry.state = any ? runner_->fork(*entry.snapshots.back().state) : runner_->open();
+  entry.read = any ? entry.snapshots.back().tokens : 0;
+}
+
+bool Engine::idle() const {
+  return std::none_of(streams_.begin(), streams_.end(), [](const auto& stream) {
+    const Entry& entry = stream.second;
+    return entry.text || entry.cancelled || entry.unread() > 1;
+  });
+}
+
+std::vector<Event> Engine::work() {
+  std::vector<Event> events;
+  for (auto& [id, entry] : streams_) {
+    if (entry.cancelled) events.push_back(std::move(*entry.cancelled));
+    entry.cancelled.reset();
+  }
+  read_piece();
+  std::vector<int64_t> ready;
+  for (const auto& [id, entry] : streams_) {
+    if (entry.text && entry.unread() == 1) ready.push_back(id);
+  }
+  if (int64_t(ready.size()) > o_.batch) {  // those after the last turn come first
+    const auto next = std::upper_bound(ready.begin(), ready.end(), last_stepped_);
+    std::rotate(ready.begin(), next, ready.end());
+    ready.resize(size_t(o_.batch));
+    last_stepped_ = ready.back();
+    std::sort(ready.begin(), ready.end());  // the same streams are the same rows again
+  }
+  if (!ready.empty()) step(ready, events);
+  return events;
+}
+
+int64_t Engine::piece_of(const Entry& entry) const {
+  int64_t count = std::min(o_.piece, entry.unread() - 1);
+  if (o_.snapshot_every > 0)  // a piece ends where a snapshot belongs
+    count = std::min(count, o_.snapshot_every - entry.read % o_.snapshot_every);
+  const auto mark = std::upper_bound(entry.marks.begin(), entry.marks.end(), entry.read);
+  return mark == entry.marks.end() ? count : std::min(count, *mark - entry.read);
+}
+
+void Engine::read_piece() {
+  const auto waits = [](const auto& stream) { return stream.second.unread() > 1; };
+  auto found = std::find_if(streams_.upper_bound(last_read_), streams_.end(), waits);
+  if (found == streams_.end()) found = std::find_if(streams_.begin(), streams_.end(), waits);
+  if (found == streams_.end()) return;
+  last_read_ = found->first;
+  Entry& entry = found->second;
+  const int64_t count = piece_of(entry);
+  const auto tokens = std::span(entry.tokens).subspan(size_t(entry.read));
+  at::Tensor logits;  // (count,vocabulary)
+  runner_->read(*entry.state, tokens.first(size_t(count)), entry.score_top ? &logits : nullptr);
+  for (int64_t i = 0; entry.score_top && i < count; ++i) {
+    const auto V = size_t(logits.size(1));
+    const std::span<const float> row(logits.const_data_ptr<float>() + size_t(i) * V, V);
+    const int32_t next = tokens[size_t(i) + 1];
+    entry.scores.push_back({next, logprob_of(row, next), likeliest(row, *entry.score_top)});
+  }
+  entry.read += count;
+  if (o_.snapshot_every > 0 && entry.read % o_.snapshot_every == 0) keep(found->first);
+}
+
+void Engine::step(const std::vector<int64_t>& streams, std::vector<Event>& events) {
+  std::vector<StreamState*> states;
+  std::vector<int32_t> tokens;
+  for (const int64_t stream : streams) {
+    Entry& entry = at(stream);
+    if (entry.text->left == 0) {  // nothing was asked for
+      events.push_back(
+          {.stream = stream, .text = entry.text->shown.finish(), .finish = Finish::tokens}
+      );
+      entry.text.reset();
+      continue;
+    }
+    states.push_back(entry.state.get());
+    tokens.push_back(entry.tokens.back());
+  }
+  if (states.empty()) return;
+  const at::Tensor logits = runner_->step(states, tokens);  // (n,vocabulary)
+  const auto V = size_t(logits.size(1));
+  size_t row = 0;
+  for (const int64_t stream : streams) {
+    Entry& entry = at(stream);
+    if (!entry.text) continue;
+    ++entry.read;
+    events.push_back(next_token(stream, {logits.const_data_ptr<float>() + row++ * V, V}));
+  }
+}
+
+Event Engine::next_token(int64_t stream, std::span<const float> logits) {
+  Entry& entry = at(stream);
+  Text& text = *entry.text;
+  Event event;
+  event.stream = stream;
+  if (text.options.mask) allow(text, logits.size());
+  event.sampled = text.sampler.sample(logits, entry.tokens, text.allowed);
+  if (event.sampled.token < 0) {
+    event.text = text.shown.finish();
+    event.finish = text.place.complete() ? Finish::end : Finish::no_token;
+    entry.text.reset();
+    return event;
+  }
+  event.has_token = true;
+  const int32_t token = event.sampled.token;
+  const std::vector<int32_t>& ends = text.options.ends;
+  const bool ended =
+      !text.options.ignore_end && std::find(ends.begin(), ends.end(), token) != ends.end();
+  if (!ended) event.text = text.shown.add(bytes_of(text, token));
+  if (!ended && text.options.mask) text.options.mask->advance(text.place, token);
+  entry.tokens.push_back(token);
+  const int64_t longest = runner_->longest();
+  if (ended || (text.options.mask && !text.place.can_go_on())) {
+    event.finish = Finish::end;
+  } else if (!text.shown.stopped_by().empty()) {
+    event.finish = Finish::stop;
+  } else if (--text.left == 0) {
+    event.finish = Finish::tokens;
+  } else if (longest > 0 && int64_t(entry.tokens.size()) >= longest) {
+    event.finish = Finish::longest;
+  }
+  if (event.finish != Finish::none) {
+    event.text += text.shown.finish();
+    entry.text.reset();
+  }
+  return event;
+}
+
+// What the mask allows, and the tokens that end a text where the grammar has an end.
+void Engine::allow(Text& text, size_t vocabulary) const {
+  text.options.mask->allowed(text.place, text.allowed);
+  text.allowed.resize((vocabulary + 63) / 64);
+  for (const int32_t id : text.options.ends) {
+    if (id < 0 || size_t(id) >= vocabulary) continue;
+    uint64_t& word = text.allowed[size_t(id) / 64];
+    const uint64_t bit = uint64_t(1) << id % 64;
+    word = text.place.complete() && !text.options.ignore_end ? word | bit : word & ~bit;
+  }
+}
+
+// A tokenizer that writes spaces before words leaves out the first one of a text.
+std::string Engine::bytes_of(Text& text, int32_t token) const {
+  if (token >= tokenizer_.vocabulary()) return "";  // the embedding may be padded
+  if (!text.first || tokenizer_.special(token)) return tokenizer_.bytes(token);
+  text.first = false;
+  return tokenizer_.decode({token});
+}
+
+const std::vector<int32_t>& Engine::tokens(int64_t stream) const { return at(stream).tokens; }
+int64_t Engine::tokens_read(int64_t stream) const { return at(stream).read; }
+int64_t Engine::state_bytes(int64_t stream) const { return runner_->bytes(*at(stream).state); }
+
+int64_t Engine::snapshot_bytes(int64_t stream) const {
+  std::vector<const StreamState*> states;
+  for (const Snapshot& s : at(stream).snapshots) states.push_back(s.state.get());
+  return runner_->held_bytes(states);
+}
+
+}  // namespace horner

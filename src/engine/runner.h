@@ -1,0 +1,76 @@
+// A Runner computes: it reads tokens into the states of streams and returns logits.
+//
+//   read   tokens of one stream, for prompts
+//   step   one token of each of several streams; logits (n,vocabulary)
+//   fork   a second stream with the same past
+//
+// The generic Runner is Model::forward on rows of a ModelState. Another Runner may keep states of its own kind: the engine holds
+// a StreamState only by pointer, and knows nothing about its content.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/model.h"
+
+namespace horner {
+
+// What a Runner keeps of one stream. A Runner is given only states that it made itself.
+class StreamState {
+ public:
+  StreamState() = default;
+  StreamState(const StreamState&) = delete;
+  StreamState& operator=(const StreamState&) = delete;
+  virtual ~StreamState() = default;
+};
+
+class Runner {
+ public:
+  Runner() = default;
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+  virtual ~Runner() = default;
+
+  virtual int64_t vocabulary() const = 0;
+  virtual int64_t longest() const { return 0; }  // most tokens of a stream; 0: any number
+  virtual std::string name() const = 0;          // what computes, for summaries: "fp32, CPU"
+
+  virtual std::unique_ptr<StreamState> open() = 0;  // nothing is read yet
+  // Both go on from here; what one reads never changes the other.
+  virtual std::unique_ptr<StreamState> fork(const StreamState& state) = 0;
+  virtual int64_t bytes(const StreamState& state) const = 0;
+  // The most that a state takes after so many tokens.
+  virtual int64_t bytes_after(int64_t tokens) const = 0;
+  // Memory of several states together; what they share counts once.
+  virtual int64_t held_bytes(std::span<const StreamState* const> states) const;
+
+  // A state as named tensors, and a state from them: what a file holds. Their names and shapes are the Runner's own; DataError if
+  // they are not such tensors, UsageError if this Runner writes none.
+  using Tensors = std::vector<std::pair<std::string, at::Tensor>>;
+  virtual Tensors tensors(const StreamState& state) const;
+  virtual std::unique_ptr<StreamState> restore(const Tensors& tensors);
+
+  // Reads at least one token. `logits`, unless null, becomes (tokens,vocabulary) in fp32 on the CPU.
+  virtual void read(
+      StreamState& state, std::span<const int32_t> tokens, at::Tensor* logits = nullptr
+  ) = 0;
+  // Reads tokens[i] into states[i], which are different states. Returns logits (n,vocabulary) in fp32 on the CPU; they are
+  // valid until the next call.
+  virtual at::Tensor step(
+      std::span<StreamState* const> states, std::span<const int32_t> tokens
+  ) = 0;
+};
+
+// Model::forward, on the device where the model lies. The states of streams that step together are rows of one ModelState, so
+// nothing is copied while the same streams step. UsageError if it is no causal language model.
+// `alone`: each stream steps by itself. Products of several rows sum in another order than those of one, so only then a stream
+// has the same bits whatever steps beside it. `note` ends its name, as "why nothing faster runs".
+std::unique_ptr<Runner> model_runner(
+    std::shared_ptr<Model> model, bool alone = false, const std::string& note = ""
+);
+
+}  // namespace horner
