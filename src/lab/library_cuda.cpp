@@ -1,14 +1,24 @@
 // THE list of what libhorner_cuda.so brings for everything except the ops. open_cuda calls it once.
 #include "nn/features/scalar_networks.h"
+#include "nn/fused/gates.h"
+#include "nn/fused/kernels.h"
+#include "nn/head_loss/head_loss.h"
 #include "nn/position/rotate.h"
 #include "nn/selective_scan.h"
 #include "nn/short_conv.h"
+#include "tasks/recall/on_gpu.h"
 #include "train/distributed.h"
+#include "train/replay.h"
 
 extern "C" void horner_plug_cuda() {
   horner::conv_kernels() = horner::cuda_conv_kernels();
+  horner::fused_kernels() = horner::cuda_fused_kernels();
+  horner::loss_step() = horner::cuda_loss_step();
+  horner::gate_kernels() = horner::cuda_gate_kernels();
   horner::make_nccl() = horner::cuda_make_nccl();
   horner::network_kernels() = horner::cuda_network_kernels();
-  horner::rotate_kernel() = horner::cuda_rotate_kernel();
+  horner::recall_kernel() = horner::cuda_recall_kernel();
+  horner::replay_kernels() = horner::cuda_replay_kernels();
+  horner::rotate_kernels() = horner::cuda_rotate_kernels();
   horner::selective_kernels() = horner::cuda_selective_kernels();
 }

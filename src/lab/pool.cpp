@@ -14,12 +14,14 @@
 
 #include "core/check.h"
 #include "core/interrupt.h"
+#include "core/parent.h"
 #include "lab/process.h"
 
 namespace horner {
 namespace {
 
 pid_t start(Job job) {
+  job.environment.push_back(parent_variable());
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry, name = text.substr(0, text.find('=') + 1);
@@ -64,10 +66,10 @@ size_t cores() {
   return size_t(std::max(1, count));
 }
 
-std::vector<int> run_jobs(
+std::vector<JobEnd> run_jobs(
     const std::vector<Job>& jobs, size_t at_once, const std::function<void()>& tell
 ) {
-  std::vector<int> codes(jobs.size(), -1);
+  std::vector<JobEnd> ends(jobs.size());
   std::map<pid_t, size_t> running;
   size_t next = 0;
   bool asked = false;
@@ -84,7 +86,8 @@ std::vector<int> run_jobs(
     for (auto it = running.begin(); it != running.end();) {
       int status = 0;
       const bool ended = waitpid(it->first, &status, WNOHANG) == it->first;
-      if (ended) codes[it->second] = exit_code(status);
+      if (ended && WIFEXITED(status)) ends[it->second].code = WEXITSTATUS(status);
+      if (ended && WIFSIGNALED(status)) ends[it->second].signal = WTERMSIG(status);
       it = ended ? running.erase(it) : std::next(it);
     }
     if (tell) tell();
@@ -92,7 +95,7 @@ std::vector<int> run_jobs(
   }
   if (asked)
     throw InterruptedError("stopped; the same command goes on from the checkpoints of its runs");
-  return codes;
+  return ends;
 }
 
 }  // namespace horner

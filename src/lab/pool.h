@@ -16,10 +16,16 @@ struct Job {
   std::string log;                       // file for what it prints
 };
 
-// Waits until all have ended and returns their exit codes (128 + signal if one was killed).
+struct JobEnd {
+  int code = -1;   // exit code
+  int signal = 0;  // that killed it; 0: none
+  bool well() const { return code == 0 && signal == 0; }
+};
+
+// Waits until all have ended and returns how. A job that is this program dies with this process (core/parent.h).
 // `tell` is called a few times a second. On Ctrl-C the jobs are asked to save and end, and
 // InterruptedError is thrown once they have.
-std::vector<int> run_jobs(
+std::vector<JobEnd> run_jobs(
     const std::vector<Job>& jobs, size_t at_once, const std::function<void()>& tell
 );
 

@@ -1,6 +1,7 @@
 #include "lab/process.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "core/check.h"
@@ -22,10 +24,20 @@ pid_t start(std::vector<std::string> words, std::FILE*& output) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  // This program ignores SIGPIPE; the other one ends by it when nobody reads.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t id = 0;
-  const int error =
-      posix_spawnp(&id, words[0].c_str(), &actions, nullptr, spawn_pointers(words).data(), environ);
+  const int error = posix_spawnp(
+      &id, words[0].c_str(), &actions, &attributes, spawn_pointers(words).data(), environ
+  );
   posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);
   if (error != 0) {
     ::close(ends[0]);
@@ -76,6 +88,18 @@ int run_program(
     throw;
   }
   return wait();
+}
+
+std::string repository_file(const std::string& name) {
+  namespace fs = std::filesystem;
+  if (fs::exists(name)) return name;
+  std::error_code error;
+  for (fs::path at = fs::read_symlink("/proc/self/exe", error).parent_path();
+       at.has_relative_path();
+       at = at.parent_path()) {
+    if (fs::exists(at / name)) return at / name;
+  }
+  throw DataError("{}: is not here; run this in the repository's root", name);
 }
 
 }  // namespace horner

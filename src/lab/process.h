@@ -14,6 +14,9 @@ int run_program(
     const std::vector<std::string>& words, const std::function<void(const std::string&)>& line
 );
 
+// A file of the source tree that the program was built from, seen from here or from the program. DataError if it is not there.
+std::string repository_file(const std::string& name);
+
 // For posix_spawn: pointers to the words and a null; the words must outlive them.
 std::vector<char*> spawn_pointers(std::vector<std::string>& words);
 int exit_code(int wait_status);  // 128 + signal where it was killed

@@ -17,18 +17,20 @@ struct RunsTick {
 };
 using RunsTell = std::function<void(const RunsTick&)>;
 
+enum class Runs { best, programs };  // how several run at once
+
 std::string folder_of(const TrainOptions& run);  // of a run that has a name
 bool finished(const TrainOptions& run);
-TrainResult read_result(const std::string& folder);
 
-// Every run has a name. Finished runs are only read. If a run fails, its error is recorded and the others continue. `program`:
-// path of this program, to run several at once, each with its share of the cores or its GPU; empty: one after the other in
-// this process.
+// Every run has a name. Finished runs are only read. If a run fails, its error is recorded and the others continue. Several at
+// once on one GPU are threads of this process (run_threads.h). Else they are programs, each with its share of the cores or
+// its GPU. `program`: path of this program; empty: one after the other in this process.
 std::vector<RunOutcome> run_all(
     const std::vector<TrainOptions>& runs,
     size_t at_once,
     const std::string& program,
-    const RunsTell& tell
+    const RunsTell& tell,
+    Runs how = Runs::best
 );
 
 }  // namespace horner

@@ -5,7 +5,9 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/device.h"
 #include "core/file.h"
+#include "io/safetensors.h"
 
 namespace horner {
 namespace {
@@ -44,6 +46,48 @@ TEST(Runs, KeepTheResultsOfThisProcess) {
   fs::remove_all(out);
 }
 
+// Runs that share a GPU and a process have the bits of runs alone.
+TEST(RunsCuda, ShareAGpuWithoutAnInfluence) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const std::string out = testing::TempDir() + "/horner_runs_cuda_test";
+  fs::remove_all(out);
+  const auto runs = [&](const std::string& where) {
+    std::vector<TrainOptions> list;
+    for (const char* mixer : {"softmax", "linear", "gla", "deltanet", "taylor", "mamba2"}) {
+      TrainOptions o;
+      o.task = "mqar:T=64,pairs=8,vocabulary=128,test=64";
+      o.out = out + "/" + where;
+      o.name = mixer;
+      o.device = "cuda";
+      o.seed = int64_t(list.size());
+      o.model.pattern = {mixer};
+      o.schedule.steps = 60;
+      o.train.batch = 16;
+      o.eval.every = 25;
+      o.checkpoint.every = 20;
+      o.log.tensorboard = false;
+      list.push_back(o);
+    }
+    return list;
+  };
+  const auto together = run_all(runs("together"), 3, "", {});
+  const auto alone = run_all(runs("alone"), 1, "", {});
+  for (size_t i = 0; i < alone.size(); ++i) {
+    ASSERT_EQ(together[i].failure, "");
+    ASSERT_EQ(alone[i].failure, "");
+    EXPECT_EQ(together[i].result.test.values, alone[i].result.test.values)
+        << alone[i].result.folder;
+    const std::string file = "/checkpoints/step_00000060/model.safetensors";
+    const Safetensors x = Safetensors::open(together[i].result.folder + file);
+    const Safetensors y = Safetensors::open(alone[i].result.folder + file);
+    double most = 0;
+    for (const std::string& name : y.names())
+      most = std::max(most, (x.get(name) - y.get(name)).abs().max().item<double>());
+    EXPECT_EQ(most, 0) << alone[i].result.folder;
+  }
+  fs::remove_all(out);
+}
+
 TEST(Runs, AResultOfAnotherVersionIsNamed) {
   const std::string folder = testing::TempDir() + "/horner_old_result_test";
   make_folder(folder);
@@ -52,10 +96,10 @@ TEST(Runs, AResultOfAnotherVersionIsNamed) {
     read_result(folder);
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_EQ(
-        std::string(error.what()),
-        folder + "/result.json: was written by another version, or not by horner train"
-    );
+    EXPECT_TRUE(
+        std::string(error.what())
+            .starts_with(folder + "/result.json: is damaged, or was written by another version")
+    ) << error.what();
   }
   fs::remove_all(folder);
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "core/check.h"
 #include "core/random.h"
@@ -69,6 +71,9 @@ double student_quantile(double p, double freedom) {
   HORNER_CHECK(freedom >= 1, "degrees of freedom must be at least 1, got {}", freedom);
   if (p == 0.5) return 0;
   if (p < 0.5) return -student_quantile(1 - p, freedom);
+  thread_local std::map<std::pair<double, double>, double> known;
+  const auto key = std::pair{p, freedom};
+  if (const auto found = known.find(key); found != known.end()) return found->second;
   // P(|t| > x) = I_{f/(f + x^2)}(f/2, 1/2)
   const auto tail = [&](double x) {
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + x * x)) / 2;
@@ -79,7 +84,7 @@ double student_quantile(double p, double freedom) {
     const double middle = (low + high) / 2;
     (tail(middle) > 1 - p ? low : high) = middle;
   }
-  return (low + high) / 2;
+  return known[key] = (low + high) / 2;
 }
 
 Interval t_interval(const std::vector<double>& x, double level) {

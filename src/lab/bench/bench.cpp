@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "core/commit.h"
 #include "core/device.h"
+#include "core/version.h"
 #include "lab/bench/peers.h"
 #include "lab/bench/time.h"
 

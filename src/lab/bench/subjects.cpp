@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/nearest.h"
+#include "core/number.h"
 #include "core/options.h"
 
 namespace horner {
@@ -91,12 +92,11 @@ BenchShape shape_named(const std::string& name) {
   for (size_t end = 0; end <= name.size(); ++end) {
     if (end < name.size() && name[end] != 'x') continue;
     const std::string digits = name.substr(start, end - start);
-    const bool number = !digits.empty() && digits.size() < 10 &&
-                        digits.find_first_not_of("0123456789") == std::string::npos;
+    const std::optional<int64_t> number = whole_number(digits);
     HORNER_CHECK(
         number, "{} (or BxTxHxKxV, such as 8x2048x16x64x64)", unknown("shape", name, known)
     );
-    n.push_back(std::stoll(digits));
+    n.push_back(*number);
     start = end + 1;
   }
   HORNER_CHECK(

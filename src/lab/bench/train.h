@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/options.h"
+#include "lab/bench/profile.h"
 
 namespace horner {
 
@@ -22,6 +23,7 @@ struct BenchTrainOptions {
   std::string device = "auto";
   std::string precision = "auto";
   std::string peer;
+  bool profile = false;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
@@ -38,6 +40,7 @@ struct BenchTrainOptions {
     visit("device", device, "auto, cpu, cuda or cuda:N");
     visit("precision", precision, "auto: bf16 on a GPU", {"auto", "fp32", "bf16"});
     visit("peer", peer, "Python with torch, which runs tools/bench_train_peer.py; empty: no peer");
+    visit("profile", profile, "also the time of each part of a step and of each kernel");
   }
 };
 
@@ -46,7 +49,10 @@ struct BenchTrainRow {
   int64_t D = 0, parameters = 0;
   double milliseconds = 0, tokens_per_second = 0;  // median of the fastest round
   double memory = 0;                               // peak bytes, of a GPU
+  double graph_milliseconds = 0;                   // of a step in a row of replays; 0: none
+  std::string graph_failure = {};                  // why there are no replays
   double peer_milliseconds = 0, peer_memory = 0;   // 0: no peer
+  StepProfile profile = {};                        // empty: not asked for
   std::string failure = {};                        // why there is no time
 };
 struct BenchTrainReport {

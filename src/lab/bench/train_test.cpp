@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/file.h"
@@ -30,6 +31,36 @@ TEST(BenchTrain, RunsAPeerWhosePathHasSpaces) {
   ASSERT_EQ(report.rows.size(), 1u);
   EXPECT_EQ(report.rows[0].peer_milliseconds, 500);
   EXPECT_EQ(report.rows[0].peer_memory, 7);
+}
+
+// Every part of the step has its time, forward and backward, and little is left over.
+TEST(BenchTrain, ProfilesAStepByPart) {
+  BenchTrainOptions o;
+  o.device = "cpu";
+  o.mixer = {"gated_deltanet:conv=4"};
+  o.D = {32};
+  o.T = 64;
+  o.B = 4;
+  o.layers = o.steps = o.rounds = 1;
+  o.profile = true;
+  const StepProfile p = bench_train(o).rows.at(0).profile;
+  const auto time = [&](std::string_view part) {
+    double ms = 0;
+    for (const PartTime& each : p.parts) ms += each.part == part ? each.milliseconds : 0;
+    return ms;
+  };
+  for (const char* part :
+       {"projections", "op", "norms", "convolution", "gates", "mlp", "head and loss", "optimiser"})
+    EXPECT_GT(time(part), 0) << part;
+  EXPECT_LT(time("other"), 0.2 * p.busy());
+  const auto has = [&](std::string_view name, std::string_view part) {
+    return std::any_of(p.kernels.begin(), p.kernels.end(), [&](const KernelTime& k) {
+      return k.part == part && k.name.find(name) != std::string::npos;
+    });
+  };
+  for (const char* part : {"projections", "mlp", "head and loss"})
+    EXPECT_TRUE(has("aten::mm", part)) << part;  // of the weights' gradients, in the backward
+  EXPECT_TRUE(has("AccumulateGrad", "optimiser"));
 }
 
 }  // namespace

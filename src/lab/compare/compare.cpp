@@ -1,6 +1,7 @@
 #include "lab/compare/compare.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,12 +12,19 @@
 #include "core/check.h"
 #include "core/device.h"
 #include "core/file.h"
+#include "core/folder_lock.h"
+#include "core/interrupt.h"
 #include "lab/compare/verdict.h"
 #include "lab/explain/explain.h"
 #include "lab/pool.h"
+#include "lab/run_threads.h"
+#include "model/size.h"
+#include "tasks/example.h"
 #include "train/checkpoint.h"
 #include "train/cost.h"
+#include "train/duration.h"
 #include "train/evaluate.h"
+#include "train/limits.h"
 #include "train/resolve.h"
 #include "train/run_folder.h"
 
@@ -25,6 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kPlace = "MIXER";
+constexpr int64_t kMostRuns = 10000, kMostSeed = int64_t{1} << 62;
 
 std::vector<std::string> pattern_with(
     const std::vector<std::string>& pattern, const std::string& mixer
@@ -59,26 +68,28 @@ TrainOptions one_run(
 double cost(const CompareOptions& o, const Task& task, const std::string& mixer, int64_t D) {
   const TrainOptions run = resolve(one_run(o, mixer, D, o.optim.lr, o.seed), task);
   if (o.iso == "state") return double(state_bytes(run.model, task.shape().T));
-  if (o.iso == "params") return double(make_model(run.model, 0)->parameters_count());
+  if (o.iso == "params") return parameters_of(run.model);
   return cost_of(run, task).forward_flops_per_token;
 }
 
-size_t jobs_at_once(const CompareOptions& o, size_t runs) {
+size_t jobs_at_once(const CompareOptions& o, const std::vector<TrainOptions>& runs) {
   if (o.jobs > 0) return size_t(o.jobs);
+  const bool gpu = find_device(o.device).is_cuda();
+  const auto gpus = size_t(at::detail::getCUDAHooks().deviceCount());
+  if (gpu && gpus == 1) return runs_on_gpu(runs);
   if (o.device.find(':') != std::string::npos) return 1;
-  const size_t places = find_device(o.device).is_cuda()
-                            ? size_t(std::max(1, int(at::detail::getCUDAHooks().deviceCount())))
-                            : cores();
-  return std::min(places, runs);
+  return std::min(gpu ? gpus : cores(), runs.size());
 }
 
 void run(CompareResult& r, const std::string& program, const Task& task, const RunsTell& tell) {
   std::vector<TrainOptions> runs;
+  const Json data = data_of(task);
   for (CompareRun& run : r.runs) {
-    run.options.name = run_name(resolve(run.options, task));
+    run.options.name = run_name(resolve(run.options, task), data);
     runs.push_back(run.options);
   }
-  const auto outcomes = run_all(runs, jobs_at_once(r.options, runs.size()), program, tell);
+  r.runs_read = std::count_if(runs.begin(), runs.end(), finished);
+  const auto outcomes = run_all(runs, jobs_at_once(r.options, runs), program, tell);
   for (size_t i = 0; i < runs.size(); ++i) {
     r.runs[i].failure = outcomes[i].failure;
     r.runs[i].result = outcomes[i].result;
@@ -91,25 +102,31 @@ ModelOptions model_of(
   return resolve(one_run(o, mixer, D, o.optim.lr, o.seed), task).model;
 }
 
+bool is_softmax(const CompareRow& row) { return MixerSpec::parse(row.settings).name == "softmax"; }
+
 void measure(CompareResult& r, const Task& task, const RunsTell& tell) {
   const CompareOptions& o = r.options;
-  const at::Device device = find_device(o.device);
-  const ModelOptions softmax = model_of(o, task, "softmax", o.model.D);
-  std::vector<SpeedPoint> base;
-  if (!o.speed_lengths.empty()) base = measure_speed(softmax, o.speed_lengths, device);
-  int64_t done = 0;
+  std::vector<CompareRow*> rows;
+  std::vector<ModelOptions> models = {model_of(o, task, "softmax", o.model.D)};
   for (CompareRow& row : r.rows) {
     if (row.scores.empty()) continue;
-    if (tell)
-      tell({done, int64_t(r.rows.size()), done, int64_t(r.rows.size()), "speed of " + row.mixer});
-    ++done;
-    const ModelOptions own = model_of(o, task, row.settings, row.D);
-    const bool causal = make_model(own, 0)->causal();
-    const bool other = row.settings != "softmax" || row.D != o.model.D;
-    if (causal && other) row.memory_crossover = double(memory_crossover(own, softmax));
-    if (o.speed_lengths.empty()) continue;
-    row.speed = other ? measure_speed(own, o.speed_lengths, device) : base;
-    if (causal && other) row.time_crossover = decode_crossover(row.speed, base);
+    rows.push_back(&row);
+    models.push_back(model_of(o, task, row.settings, row.D));
+  }
+  const int64_t total = kSpeedRounds * int64_t(models.size());
+  const auto speeds =
+      measure_speeds(models, o.speed_lengths, find_device(o.device), [&](int round, size_t m) {
+        if (!tell) return;
+        const int64_t done = round * int64_t(models.size()) + int64_t(m);
+        const std::string name = m == 0 ? "softmax" : rows[m - 1]->mixer;
+        tell({done, total, done, total, "speed of " + name});
+      });
+  for (size_t m = 1; m < models.size(); ++m) {
+    CompareRow& row = *rows[m - 1];
+    row.speed = speeds[m];
+    if (is_softmax(row) || !make_model(models[m], 0)->causal()) continue;
+    row.memory_crossover = double(memory_crossover(models[m], models[0]));
+    row.time_crossover = decode_crossover(speeds[m], speeds[0]);
   }
 }
 
@@ -150,6 +167,19 @@ std::vector<CompareRun> plan(const CompareOptions& given, std::map<std::string, 
   o.model.pattern = whole_specs(o.model.pattern);
   HORNER_CHECK(!o.mixers.empty(), "compare takes at least one mixer");
   HORNER_CHECK(o.seeds >= 1, "seeds must be at least 1, got {}", o.seeds);
+  HORNER_CHECK(o.jobs >= 0, "jobs must be at least 0, got {}", o.jobs);
+  HORNER_CHECK(o.seed <= kMostSeed, "seed must be at most {}, got {}", kMostSeed, o.seed);
+  const double count =
+      double(o.seeds) * double(o.mixers.size()) * double(std::max<size_t>(1, o.lr_grid.size()));
+  HORNER_CHECK(
+      count <= kMostRuns,
+      "{} seeds of {} mixers with {} learning rates are {:.10g} runs; at most {}",
+      o.seeds,
+      o.mixers.size(),
+      std::max<size_t>(1, o.lr_grid.size()),
+      count,
+      kMostRuns
+  );
   HORNER_CHECK(
       std::count(o.model.pattern.begin(), o.model.pattern.end(), kPlace) > 0,
       "model.pattern must hold {} where the mixers differ, as in conv,{}",
@@ -165,6 +195,13 @@ std::vector<CompareRun> plan(const CompareOptions& given, std::map<std::string, 
     );
   }
   const std::shared_ptr<Task> task = make_task(o.task);
+  const at::Device device = find_device(o.device);
+  HORNER_CHECK(!o.out.empty(), "out must name a folder, as in runs/compare; it is empty");
+  check_size(o.model);
+  for (const int64_t T : o.speed_lengths) check_length(o.model, T, device, "speed_lengths");
+  check_memory(
+      resolve(one_run(o, o.mixers[0], o.model.D, o.optim.lr, o.seed), *task), task->shape()
+  );
   const double target = o.iso == "none" ? 0 : cost(o, *task, o.mixers[0], o.model.D);
   for (const std::string& mixer : o.mixers) {
     make_mixer(MixerSpec::parse(mixer), o.model.D);  // or says what is wrong
@@ -189,25 +226,25 @@ std::vector<CompareRun> plan(const CompareOptions& given, std::map<std::string, 
   return runs;
 }
 
-std::vector<std::string> short_names(const std::vector<std::string>& mixers) {
-  std::vector<MixerSpec> specs;
-  for (const std::string& mixer : mixers) specs.push_back(MixerSpec::parse(mixer));
-  std::vector<std::string> names;
-  for (const MixerSpec& spec : specs) {
-    MixerSpec own{spec.name, {}};
-    for (const TypeSpec::Setting& setting : spec.settings) {
-      int64_t has = 0, agrees = 0;  // how many have the setting, and how many with this value
-      for (const MixerSpec& other : specs) {
-        const std::optional<std::string> value = other.find(setting.name);
-        has += value.has_value();
-        agrees += value == setting.value;
-      }
-      if (agrees == 1 || agrees < has) own.settings.push_back(setting);
+CompareTime time_of(const CompareOptions& options, const std::vector<CompareRun>& runs) {
+  const std::shared_ptr<Task> task = make_task(options.task);
+  CompareTime time;
+  std::vector<TrainOptions> all;
+  for (const CompareRun& run : runs) all.push_back(run.options);
+  time.at_once = jobs_at_once(options, all);
+  const bool cpu = find_device(options.device).is_cpu();
+  const int before = at::get_num_threads();
+  if (cpu) at::set_num_threads(std::max(1, int(cores() / time.at_once)));
+  for (const CompareRun& run : runs) {
+    if (!time.run.contains(run.mixer)) {
+      const TrainOptions resolved = resolve(run.options, *task);
+      time.run[run.mixer] = duration_of(resolved, *task, cost_of(resolved, *task)).total;
     }
-    names.push_back(own.text());
+    time.all += time.run[run.mixer];
   }
-  const bool clear = std::set<std::string>(names.begin(), names.end()).size() == names.size();
-  return clear ? names : mixers;
+  at::set_num_threads(before);
+  if (cpu) time.all /= double(time.at_once);  // runs on one GPU slow each other down
+  return time;
 }
 
 CompareResult compare(
@@ -223,17 +260,16 @@ CompareResult compare(
   const TrainOptions resolved = resolve(r.runs[0].options, *task);
   r.metric = task->metric();
   r.smaller = smaller_is_better(r.metric);
-  r.task = {{"name", options.task}, {"T", task->shape().T}, {"options", task->options()}};
-  r.baselines = task->baselines();
+  r.task = describe_task(*task, options.task);
+  r.baselines = baselines_in(r.task);
   r.device = describe_device(find_device(options.device));
   r.precision = resolved.train.precision;
 
+  make_folder(options.out);
+  const FolderLock lock(options.out);
   run(r, program, *task, tell);
-  const std::vector<std::string> names = short_names(options.mixers);
-  for (size_t i = 0; i < names.size(); ++i) {
-    for (CompareRun& run : r.runs)
-      if (run.mixer == options.mixers[i]) run.mixer = names[i];
-  }
+  const EndOnInterrupt at_once("horner: stopped after the runs, which the same command only reads\n"
+  );
   sum_up(r);
   for (size_t i = 0; i < r.rows.size() && options.iso != "none"; ++i)
     r.rows[i].budget_mismatch = budgets[options.mixers[i]].mismatch();
@@ -275,13 +311,14 @@ CompareResult gather(const std::vector<std::string>& folders) {
     if (fs::exists(env)) r.device = parse_json(read_file(env), env).value("device", "");
     r.runs.push_back(run);
   }
-  const std::shared_ptr<Task> task = make_task(r.options.task);
   r.options.seeds = int64_t(seeds.size());
   r.options.seed = *seeds.begin();
-  r.metric = task->metric();
+  const std::string told = folders[0] + "/task.json";
+  r.task = fs::exists(told) ? read_from(told, [](const Json& json) { return json; })
+                            : describe_task(*make_task(r.options.task), r.options.task);
+  r.metric = r.runs[0].result.metric;
   r.smaller = smaller_is_better(r.metric);
-  r.task = {{"name", r.options.task}, {"T", task->shape().T}, {"options", task->options()}};
-  r.baselines = task->baselines();
+  r.baselines = baselines_in(r.task);
   r.precision = r.runs[0].options.train.precision;
   sum_up(r);
   r.verdict = verdict(r);

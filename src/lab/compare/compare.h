@@ -64,7 +64,7 @@ struct CompareOptions {
     );
     visit("lengths", lengths, "tokens at which the trained models are tested as well");
     visit("speed_lengths", speed_lengths, "tokens at which speed is measured; empty: not at all");
-    visit("jobs", jobs, "runs at once; 0: one for each core or GPU");
+    visit("jobs", jobs, "runs at once; 0: one for each core, or as many as a GPU takes");
     visit("device", device, "auto, cpu, cuda or cuda:N");
     visit("model", model, "the model; MIXER in the pattern is what differs");
     visit("optim", optim, "AdamW");
@@ -75,7 +75,7 @@ struct CompareOptions {
 };
 
 struct CompareRun {
-  std::string mixer;  // as the user wrote it; in a result only what tells it from the others
+  std::string mixer;  // as the user wrote it: one name means one thing in every command
   double lr = 0;
   int64_t seed = 0;
   TrainOptions options;
@@ -105,10 +105,10 @@ struct CompareRow {
   double flops_per_token = 0, train_speed = 0, peak_bytes = 0, seconds = 0;
   double budget_mismatch = 0;  // remaining mismatch of what --iso makes equal
   std::vector<SpeedPoint> speed;
-  // Against softmax, in tokens: the length from which its state is smaller, and from which it decodes as fast. 0: always, -1:
-  // never, NaN: not measured.
+  // Against softmax: the length from which its state is smaller (0: always, -1: never, NaN: not measured), and the lengths
+  // between which it starts to decode faster. Softmax itself has neither.
   double memory_crossover = std::numeric_limits<double>::quiet_NaN();
-  double time_crossover = std::numeric_limits<double>::quiet_NaN();
+  Crossover time_crossover;
   int64_t failed = 0;  // runs
 };
 
@@ -142,12 +142,23 @@ struct CompareResult {
   std::string verdict;
   std::vector<std::string> warnings;
   double seconds = 0;
-  Origin origin;  // the command, commit, seeds, device and date that made it
+  int64_t runs_read = 0;  // that had finished before
+  Origin origin;          // the command, commit, seeds, device and date that made it
   Json json() const;
 };
 
 // The runs of a comparison, with what the budget solver says about each mixer.
 std::vector<CompareRun> plan(const CompareOptions& options, std::map<std::string, Budget>& budgets);
+
+// How long the runs would take: one of each mixer is timed for a few steps, with the threads that it would have. Speeds and
+// maps, which are measured afterwards, are not counted.
+struct CompareTime {
+  std::map<std::string, double>
+      run;         // seconds of one run, by mixer as the user wrote it; NaN: not measured
+  double all = 0;  // of all runs, so many at once
+  size_t at_once = 1;
+};
+CompareTime time_of(const CompareOptions& options, const std::vector<CompareRun>& runs);
 
 // `program`: path of this program, to run several at once; empty: one after the other in this process.
 CompareResult compare(
@@ -156,11 +167,6 @@ CompareResult compare(
 
 // Compares finished runs of `horner train` on one task: a row per pattern.
 CompareResult gather(const std::vector<std::string>& folders);
-
-// Short names of several mixers: without settings that have the same value in all of them.
-//   softmax:position.kind=none taylor:order=2,norm=l2 taylor:order=4,norm=l2
-//   softmax                    taylor:order=2         taylor:order=4
-std::vector<std::string> short_names(const std::vector<std::string>& mixers);
 
 // Rows and differences of runs that have ended.
 void sum_up(CompareResult& result);

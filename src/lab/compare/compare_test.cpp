@@ -37,23 +37,12 @@ CompareResult made_up() {
   return r;
 }
 
-TEST(Compare, NamesTellMixersApart) {
-  using Names = std::vector<std::string>;
-  EXPECT_EQ(
-      short_names(
-          {"softmax:position.kind=none",
-           "taylor:order=2,position.kind=none",
-           "taylor:order=4,position.kind=none",
-           "gla"}
-      ),
-      (Names{"softmax", "taylor:order=2", "taylor:order=4", "gla"})
-  );
-  EXPECT_EQ(
-      short_names({"taylor:order=2", "gla:heads=2"}), (Names{"taylor:order=2", "gla:heads=2"})
-  );
-  const Names twice = {
-      "gla:heads=2,norm=rms", "gla:norm=rms,heads=2"};  // shortened they would be one
-  EXPECT_EQ(short_names(twice), twice);
+TEST(Compare, SoftmaxWithSettingsIsTheReference) {
+  CompareResult r = made_up();
+  for (CompareRun& run : r.runs)
+    if (run.mixer == "softmax") run.mixer = "softmax:position.kind=none";
+  sum_up(r);
+  EXPECT_EQ(r.reference, "softmax:position.kind=none");
 }
 
 TEST(Compare, VerdictInWords) {
@@ -66,7 +55,8 @@ TEST(Compare, VerdictInWords) {
   EXPECT_NEAR(r.differences[0].seeds.mean, -.58 + 1e-3 / 3, 1e-9);
   const std::string text = verdict(r);
   EXPECT_NE(
-      text.find("On mqar over 3 paired seeds, softmax reaches accuracy 0.990, 64 KiB of state."),
+      text.find("On mqar over 3 paired seeds, softmax has accuracy 0.990 and keeps 64 KiB of state."
+      ),
       std::string::npos
   ) << text;
   EXPECT_NE(text.find("No difference to softmax shown: taylor (-0.00"), std::string::npos) << text;
@@ -115,6 +105,32 @@ TEST(Compare, LearningRateByValidation) {
   EXPECT_NE(warnings(r)[0].find("wider --lr_grid"), std::string::npos);
 }
 
+// What holds of several mixers is one note, not one each.
+TEST(Compare, EqualNotesAreMerged) {
+  CompareResult r = made_up();
+  sum_up(r);
+  r.warnings.clear();
+  for (CompareRow& row : r.rows) row.lr_note = "highest of its grid";
+  const std::vector<std::string> list = warnings(r);
+  const auto said = std::count_if(list.begin(), list.end(), [](const std::string& one) {
+    return one.find("highest of its grid") != std::string::npos;
+  });
+  EXPECT_EQ(said, 1);
+  EXPECT_NE(list[0].find("gla (0.001)"), std::string::npos) << list[0];
+  EXPECT_NE(list[0].find("softmax (0.001)"), std::string::npos) << list[0];
+}
+
+TEST(Compare, OneLearningRateForAllIsSaid) {
+  CompareResult r = made_up();
+  sum_up(r);
+  const std::string said = "one learning rate, 0.001; gla may do better with another: --lr_grid ";
+  EXPECT_NE(warnings(r).back().find(said), std::string::npos) << warnings(r).back();
+  for (CompareRun& run : r.runs) run.lr = run.mixer == "gla" ? 2e-3 : 1e-3;
+  sum_up(r);
+  for (const std::string& warning : warnings(r))
+    EXPECT_EQ(warning.find("one learning rate"), std::string::npos);
+}
+
 TEST(Compare, FailedRunsAreReportedAndTheRestCounts) {
   CompareResult r = made_up();
   for (CompareRun& run : r.runs) {
@@ -126,8 +142,17 @@ TEST(Compare, FailedRunsAreReportedAndTheRestCounts) {
   EXPECT_EQ(r.rows[0].failed, 3);
   ASSERT_EQ(r.differences.size(), 1u);
   EXPECT_EQ(r.differences[0].seeds.n, 2);
+  EXPECT_NE(verdict(r).find("over 3 paired seeds, softmax"), std::string::npos) << verdict(r);
+  EXPECT_NE(verdict(r).find(" over 2 seeds, 4 KiB of state)"), std::string::npos) << verdict(r);
   EXPECT_NE(warnings(r)[0].find("out of memory"), std::string::npos);
   EXPECT_EQ(Json::parse(r.json().dump())["rows"][0]["score"]["mean"], Json());
+  for (CompareRun& run : r.runs) {
+    if (run.mixer == "softmax" && run.seed > 0) run.failure = "killed by signal 9 (Killed)";
+  }
+  sum_up(r);
+  EXPECT_NE(
+      verdict(r).find("over 1 of 3 paired seeds (the others did not finish)"), std::string::npos
+  ) << verdict(r);
   for (CompareRun& run : r.runs) run.failure = "no";
   sum_up(r);
   EXPECT_EQ(verdict(r), "No run finished: nothing can be said.");
@@ -179,12 +204,61 @@ TEST(Compare, EqualState) {
   EXPECT_NE(budgets["retnet"].mixer, "retnet");
 }
 
-TEST(Compare, Crossovers) {
-  const std::vector<SpeedPoint> softmax = {{128, 0, 100, 0}, {512, 0, 50, 0}, {2048, 0, 12.5, 0}};
-  EXPECT_EQ(decode_crossover({{128, 0, 200, 0}}, softmax), 0);
-  EXPECT_EQ(decode_crossover({{128, 0, 50, 0}, {512, 0, 20, 0}, {2048, 0, 5, 0}}, softmax), -1);
-  const double T = decode_crossover({{128, 0, 50, 0}, {512, 0, 100, 0}}, softmax);
-  EXPECT_NEAR(T, 256, 1e-9);  // half way on both log axes
+// Speeds at 128, 512, 2048, with ranges from 10 % below to 10 % above.
+std::vector<SpeedPoint> speeds(const std::vector<double>& decode) {
+  std::vector<SpeedPoint> points;
+  for (const double x : decode)
+    points.push_back({int64_t{128} << (2 * points.size()), 0, x, 0, 0.9 * x, 1.1 * x});
+  return points;
+}
+
+TEST(Compare, CrossoverOfSpeedsWithRanges) {
+  const std::vector<SpeedPoint> softmax = speeds({100, 50, 12.5});
+  const auto kind = [&](const std::vector<double>& mixer) {
+    return decode_crossover(speeds(mixer), softmax).kind;
+  };
+  using Kind = Crossover::Kind;
+  EXPECT_EQ(kind({200, 100, 50}), Kind::always);
+  EXPECT_EQ(kind({50, 20, 5}), Kind::never);
+  EXPECT_EQ(kind({100, 52, 13}), Kind::not_resolved);  // nowhere apart
+  EXPECT_EQ(kind({50, 20, 12}), Kind::not_resolved);   // not at the end
+  EXPECT_EQ(kind({200, 20, 50}), Kind::not_resolved);  // faster, slower, faster
+  EXPECT_EQ(kind({}), Kind::not_measured);
+  EXPECT_EQ(kind({0, 0, 0}), Kind::not_measured);
+  const Crossover clear = decode_crossover(speeds({50, 100, 50}), softmax);
+  EXPECT_EQ(clear.kind, Kind::between);
+  EXPECT_EQ(clear.low, 128);
+  EXPECT_EQ(clear.high, 512);
+  const Crossover wide = decode_crossover(speeds({50, 52, 50}), softmax);
+  EXPECT_EQ(wide.low, 128);
+  EXPECT_EQ(wide.high, 2048);
+  EXPECT_EQ(decode_crossover(speeds({100, 80, 50}), softmax).low, 0);  // slower nowhere for sure
+}
+
+TEST(Compare, SpeedsAreRepeated) {
+  ModelOptions softmax, linear;
+  softmax.D = linear.D = 16;
+  softmax.layers = linear.layers = 1;
+  softmax.vocabulary = linear.vocabulary = 32;
+  linear.pattern = {"linear"};
+  std::vector<std::pair<int, size_t>> order;
+  const auto points =
+      measure_speeds({softmax, linear}, {8, 16}, at::kCPU, [&](int round, size_t m) {
+        order.emplace_back(round, m);
+      });
+  EXPECT_EQ(order.size(), 2u * kSpeedRounds);
+  EXPECT_EQ(order[1], (std::pair<int, size_t>{0, 1}));  // in turn
+  for (const auto& model : points) {
+    ASSERT_EQ(model.size(), 2u);
+    for (const SpeedPoint& p : model) {
+      EXPECT_GT(p.decode_p10, 0);
+      EXPECT_LE(p.decode_p10, p.decode);
+      EXPECT_LE(p.decode, p.decode_p90);
+    }
+  }
+}
+
+TEST(Compare, MemoryCrossover) {
   ModelOptions own, cache;
   own.pattern = {"retnet"};
   const int64_t at = memory_crossover(own, cache);

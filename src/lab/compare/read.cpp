@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
+#include "core/number.h"
 
 namespace horner {
 namespace {
@@ -14,6 +15,7 @@ class Value {
   Value(const Json& json, const std::string& source, std::string place = "")
       : json_(json), source_(source), place_(std::move(place)) {}
 
+  bool is_null() const { return json_.is_null(); }
   bool has(const char* name) const { return json_.is_object() && json_.contains(name); }
 
   Value at(const std::string& name) const {
@@ -93,14 +95,25 @@ SpeedPoint speed_of(const Value& v) {
       v.at("T").length(),
       v.at("prefill").number(),
       v.at("decode").number(),
-      v.at("state_bytes").integer()};
+      v.at("state_bytes").integer(),
+      v.at("decode_p10").number(),
+      v.at("decode_p90").number()};
+}
+
+Crossover crossover_of(const Value& v) {
+  using Kind = Crossover::Kind;
+  if (v.has("low")) return {Kind::between, v.at("low").integer(), v.at("high").integer()};
+  if (v.is_null()) return {};
+  for (const Kind kind : {Kind::always, Kind::never, Kind::not_resolved}) {
+    if (v.text() == Crossover{kind}.json()) return {kind};
+  }
+  v.fail("a crossover must be always, never, not resolved, or low and high");
 }
 
 int64_t length_named(const Value& at, const std::string& name) {
-  const bool digits = !name.empty() && name.size() < 18 &&
-                      name.find_first_not_of("0123456789") == std::string::npos;
-  if (!digits) at.fail("a length of the test must be a whole number, got " + name);
-  return std::stoll(name);
+  const std::optional<int64_t> length = whole_number(name);
+  if (!length) at.fail("a length of the test must be a whole number, got " + name);
+  return *length;
 }
 
 CompareRow compare_row(const Value& v) {
@@ -122,7 +135,7 @@ CompareRow compare_row(const Value& v) {
   row.peak_bytes = v.at("peak_bytes").number();
   row.budget_mismatch = v.at("budget_mismatch").number();
   row.memory_crossover = v.at("memory_crossover").number();
-  row.time_crossover = v.at("time_crossover").number();
+  row.time_crossover = crossover_of(v.at("time_crossover"));
   row.failed = v.at("failed").integer();
   row.by_position = each(v.at("loss_by_position"), number_of);
   row.speed = each(v.at("speed"), speed_of);

@@ -91,7 +91,7 @@ std::vector<CompareRow::Point> curve_of(const Runs& runs) {
 
 CompareRow row_of(const CompareResult& r, const std::string& mixer) {
   CompareRow row;
-  row.mixer = mixer;
+  row.mixer = row.settings = mixer;
   const Runs runs = chosen(r, row);
   row.score = {std::nan(""), std::nan(""), 0};
   if (runs.empty()) return row;
@@ -165,7 +165,7 @@ Json row_json(const CompareRow& row) {
       {"peak_bytes", row.peak_bytes},
       {"budget_mismatch", row.budget_mismatch},
       {"memory_crossover", number_or_null(row.memory_crossover)},
-      {"time_crossover", number_or_null(row.time_crossover)},
+      {"time_crossover", row.time_crossover.json()},
       {"failed", row.failed},
       {"loss_by_position", row.by_position},
       {"speed", speed_json(row.speed)}};
@@ -198,8 +198,9 @@ void sum_up(CompareResult& r) {
   const CompareRow* reference = nullptr;
   for (const CompareRow& row : r.rows) {
     if (row.scores.empty()) continue;
-    if (reference == nullptr || row.mixer == "softmax") reference = &row;
-    if (row.mixer == "softmax") break;
+    const bool softmax = row.mixer == "softmax" || row.mixer.starts_with("softmax:");
+    if (reference == nullptr || softmax) reference = &row;
+    if (softmax) break;
   }
   if (reference == nullptr) return;
   r.reference = reference->mixer;

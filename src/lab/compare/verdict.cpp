@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/number.h"
 
@@ -16,6 +17,16 @@ const CompareRow* find_row(const CompareResult& r, const std::string& mixer) {
 }
 
 std::string signed_number(double x) { return fmt::format("{:+.3f}", x == 0 ? 0.0 : x); }
+
+// "one seed", "3 paired seeds", "2 of 3 paired seeds (the others did not finish)".
+std::string seeds_of(const CompareResult& r, const CompareRow& reference) {
+  const auto finished = int64_t(reference.seeds.size());
+  if (finished < r.options.seeds)
+    return fmt::format(
+        "{} of {} paired seeds (the others did not finish)", finished, r.options.seeds
+    );
+  return finished == 1 ? "one seed" : fmt::format("{} paired seeds", finished);
+}
 
 // "-0.58 ± 0.07"; with one seed the bootstrap's interval.
 std::string amount(const Difference& d) {
@@ -40,7 +51,7 @@ std::string state_of(const CompareRow& row) {
   return row.state_bytes > 0 ? ", " + short_bytes(double(row.state_bytes)) + " of state" : "";
 }
 
-// The best baseline that needs no learning, if the reference does not beat it.
+// The best baseline, if the reference does not beat it.
 const Baseline* unbeaten(const CompareResult& r, const CompareRow& row) {
   const Baseline* best = nullptr;
   for (const Baseline& b : r.baselines) {
@@ -70,23 +81,50 @@ std::string smallest_state(const CompareResult& r, const CompareRow& reference) 
   );
 }
 
+// Where all mixers were trained with one learning rate: a worse one may only want another.
+std::string shared_rate(const CompareResult& r) {
+  std::vector<std::string> worse;
+  for (const CompareRow& row : r.rows) {
+    if (row.grid.size() != 1 || row.lr != r.rows[0].lr) return "";
+  }
+  for (const Difference& d : r.differences) {
+    if (d.shown() && (d.seeds.mean > 0) == r.smaller) worse.push_back(d.a);
+  }
+  if (worse.empty()) return "";
+  return fmt::format(
+      "All mixers were trained with one learning rate, {:g}; {} may do better with another: "
+      "--lr_grid {:g},{:g},{:g}.",
+      r.rows[0].lr,
+      joined(worse),
+      r.rows[0].lr / 4,
+      r.rows[0].lr / 2,
+      r.rows[0].lr
+  );
+}
+
 }  // namespace
 
 std::string verdict(const CompareResult& r) {
   const CompareRow* reference = find_row(r, r.reference);
   if (reference == nullptr) return "No run finished: nothing can be said.";
   std::string text = fmt::format(
-      "On {} over {}, {} reaches {} {:.3f}{}.",
+      "On {} over {}, {} has {} {:.3f}{}.",
       r.options.task,
-      r.options.seeds == 1 ? "one seed" : fmt::format("{} paired seeds", r.options.seeds),
+      seeds_of(r, *reference),
       reference->mixer,
       r.metric,
       reference->score.mean,
-      state_of(*reference)
+      reference->state_bytes > 0
+          ? fmt::format(" and keeps {} of state", short_bytes(double(reference->state_bytes)))
+          : ""
   );
   std::vector<std::string> same, better, worse;
   for (const Difference& d : r.differences) {
-    const std::string item = fmt::format("{} ({}{})", d.a, amount(d), state_of(*find_row(r, d.a)));
+    const bool fewer = d.seeds.n < int64_t(reference->seeds.size());
+    const std::string n = d.seeds.n == 1 ? "one seed" : fmt::format("{} seeds", d.seeds.n);
+    const std::string over = fewer ? " over " + n : "";
+    const std::string item =
+        fmt::format("{} ({}{}{})", d.a, amount(d), over, state_of(*find_row(r, d.a)));
     if (!d.shown()) {
       same.push_back(item);
     } else if ((d.seeds.mean < 0) == r.smaller) {
@@ -114,20 +152,29 @@ std::string verdict(const CompareResult& r) {
 
 std::vector<std::string> warnings(const CompareResult& r) {
   std::vector<std::string> list;
+  // What is said of several mixers is said once.
+  std::map<std::string, std::vector<std::string>> edges, beaten;
+  for (const CompareRow& row : r.rows) {
+    if (!row.lr_note.empty())
+      edges[row.lr_note].push_back(fmt::format("{} ({:g})", row.mixer, row.lr));
+    if (row.scores.empty() || row.mixer == r.reference) continue;
+    if (const Baseline* b = unbeaten(r, row))
+      beaten[fmt::format("\"{}\" ({:.3f}): {}.", b->name, b->score, b->meaning)].push_back(row.mixer
+      );
+  }
   for (const CompareRun& run : r.runs) {
     if (!run.failure.empty())
       list.push_back(
           fmt::format("Failed: {}, lr {:g}, seed {}: {}", run.mixer, run.lr, run.seed, run.failure)
       );
   }
+  for (const auto& [note, mixers] : edges)
+    list.push_back(fmt::format(
+        "{}: the best learning rate is the {}; a wider --lr_grid may do better.",
+        joined(mixers),
+        note
+    ));
   for (const CompareRow& row : r.rows) {
-    if (!row.lr_note.empty())
-      list.push_back(fmt::format(
-          "{}: the best learning rate {:g} is the {}; a wider --lr_grid may do better.",
-          row.mixer,
-          row.lr,
-          row.lr_note
-      ));
     if (std::abs(row.budget_mismatch) > 0.01)
       list.push_back(fmt::format(
           "{}: {} differs by {:+.1f} % from that of {}; no setting was nearer.",
@@ -137,24 +184,24 @@ std::vector<std::string> warnings(const CompareResult& r) {
           r.options.mixers[0]
       ));
   }
+  std::vector<std::string> wide;
   for (const Difference& d : r.differences) {
     const double scale = std::max(std::abs(find_row(r, r.reference)->score.mean), 1e-9);
     if (!d.shown() && d.seeds.n >= 2 && d.seeds.half > 0.1 * scale)
-      list.push_back(fmt::format(
-          "{}: no difference is shown, but the interval is ± {:.3f}; more seeds would tell.",
-          d.a,
-          d.seeds.half
-      ));
+      wide.push_back(fmt::format("{} (± {:.3f})", d.a, d.seeds.half));
   }
-  if (r.options.seeds == 1)
+  if (!wide.empty())
+    list.push_back(fmt::format(
+        "{}: no difference is shown, but the interval is wide; more seeds would tell.", joined(wide)
+    ));
+  const CompareRow* reference = find_row(r, r.reference);
+  if (reference != nullptr && reference->seeds.size() == 1)
     list.push_back("One seed: nothing is known of how much seeds differ. At least 3 are usual.");
-  for (const CompareRow& row : r.rows) {
-    if (row.scores.empty() || row.mixer == r.reference) continue;
-    if (const Baseline* b = unbeaten(r, row))
-      list.push_back(fmt::format(
-          "{} does not beat \"{}\" ({:.3f}): {}.", row.mixer, b->name, b->score, b->meaning
-      ));
-  }
+  for (const auto& [baseline, mixers] : beaten)
+    list.push_back(fmt::format(
+        "{} {} not beat {}", joined(mixers), mixers.size() == 1 ? "does" : "do", baseline
+    ));
+  if (const std::string note = shared_rate(r); !note.empty()) list.push_back(note);
   return list;
 }
 

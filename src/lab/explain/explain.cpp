@@ -61,6 +61,8 @@ void measure_system(Explanation& e, const Op* op, const System& s) {
   e.consequence = meaning(op, e.transition[0], e.transition[4]);
 }
 
+constexpr int kOrders = 99;
+
 // The probe of arXiv:2507.23632: which orders of the exponential the scores need.
 void measure_orders(Explanation& e, const Core& core) {
   if (core.op == nullptr || !core.op->series) return;
@@ -69,13 +71,14 @@ void measure_orders(Explanation& e, const Core& core) {
   const at::Tensor x =
       scale * at::einsum("bthk,bshk->bhts", {core.in.q, core.in.k.repeat_interleave(r, 2)});
   const at::Tensor seen = x.masked_select(at::ones_like(x, at::kBool).tril());
-  double total = 0, factorial = 1;
-  for (int n = 0; n <= 10; ++n) {
-    if (n > 0) factorial *= n;
-    e.orders.push_back(seen.abs().pow(n).mean().item<double>() / factorial);
+  double total = 0;
+  const at::Tensor logs = seen.abs().clamp_min(1e-300).log();
+  for (int n = 0; n <= kOrders; ++n) {  // |x|^n / n! = e^{n ln |x| - ln n!}
+    e.orders.push_back((logs * n - std::lgamma(n + 1.0)).exp().mean().item<double>());
     total += e.orders.back();
   }
   for (double& share : e.orders) share /= total;
+  while (e.orders.size() > 11 && e.orders.back() < 1e-12) e.orders.pop_back();
 }
 
 }  // namespace
@@ -89,9 +92,9 @@ double half_life(double eigenvalue) {
 Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor& x) {
   Explanation e;
   e.mixer = type.name;
-  e.equation = type.equation;
   e.paper = type.paper;
   e.settings = mixer.options();
+  e.equation = mixer.equation(type.equation);
   e.voids = mixer.voids();
   for (const auto& parameter : mixer.named_parameters()) {
     e.parameters.push_back({parameter.key(), parameter.value().sizes().vec()});
@@ -102,12 +105,17 @@ Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor&
   const c10::NoGradGuard no_graph;
   mixer.to(at::kDouble);
   const Core core = mixer.core(x.to(at::kDouble));
+  const at::Tensor map = map_of(core).squeeze(0);  // (H,T,T)
+  if (!at::isfinite(map).all().item<bool>())
+    throw RunError(
+        "[{}] the map is not finite: a weight is not, or the settings lead out of the numbers",
+        type.name
+    );
   e.op = core.name();
   e.T = x.size(1);
   if (mixer.causal()) measure_system(e, core.op, system_of(core));
   measure_orders(e, core);
-  e.confusion = confusion(core);
-  const at::Tensor map = map_of(core).squeeze(0);  // (H,T,T)
+  e.confusion = confusion(mixer, x.to(at::kDouble));
   e.map = numbers(map.select(0, 0));
   e.row_sum_low = map.sum(-1).min().item<double>();
   e.row_sum_high = map.sum(-1).max().item<double>();
@@ -115,8 +123,11 @@ Explanation explain_mixer(Mixer& mixer, const MixerType& type, const at::Tensor&
   return e;
 }
 
-Explanation explain(const std::string& mixer, const ExplainOptions& o) {
+Explanation explain(const std::string& mixer, const ExplainOptions& given) {
+  ExplainOptions o = given;
+  if (o.T == 0) o.T = 64;
   HORNER_CHECK(o.T >= 2 && o.T <= 1024, "T must be in 2 .. 1024, got {}", o.T);
+  HORNER_CHECK(o.D >= 1 && o.D <= 16384, "D must be in 1 .. 16384, got {}", o.D);
   at::manual_seed(uint64_t(o.seed));
   if (!o.checkpoint.empty()) return explain_checkpoint(o);
   const MixerSpec spec = MixerSpec::parse(mixer);

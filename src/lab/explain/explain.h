@@ -12,7 +12,7 @@ namespace horner {
 
 struct ExplainOptions {
   int64_t D = 64;
-  int64_t T = 64;
+  int64_t T = 0;
   int64_t seed = 0;
   std::string checkpoint;
   int64_t layer = 0;
@@ -21,13 +21,13 @@ struct ExplainOptions {
   template <class Visitor>
   void visit(Visitor&& visit) {
     visit("D", D, "model dim");
-    visit("T", T, "tokens of the random input that it is looked at with");
+    visit("T", T, "tokens that it is looked at with; 0: 64, with --model 512");
     visit("seed", seed, "seed of weights and input");
     visit(
         "checkpoint", checkpoint, "run or model folder: a trained layer instead of a fresh mixer"
     );
     visit("layer", layer, "which layer of the checkpoint, from 0");
-    visit("text", text, "file that the checkpoint reads; empty: random tokens");
+    visit("text", text, "file that is read; empty: random tokens, with --model Shakespeare");
   }
 };
 
@@ -61,7 +61,7 @@ struct Explanation {
   double half_life = 0;          // tokens, of the median eigenvalue; infinite if that is 1 or more
   std::vector<Matrix> matrices;  // Lambda, B, C
   std::string consequence;       // what the range of eigenvalues means
-  std::vector<double> orders;    // share of mean |x^n/n!|, n = 0..10, if scores are exponentiated
+  std::vector<double> orders;    // share of mean |x^n/n!|, n = 0..99, if scores are exponentiated
   double row_sum_low = 0, row_sum_high = 0, negative_mass = 0;  // of the map's rows
   std::vector<double> map;  // (T,T) of the first head, for pictures
   int64_t T = 0;

@@ -51,7 +51,8 @@ TEST(Explain, OrdersAndRows) {
 // Prop. 1 and 2 of arXiv:2412.06590: what divides by a sum loses the length of a query, softmax and
 // InLine do not.
 TEST(Explain, Confusion) {
-  EXPECT_LT(explain("linear", {}).confusion.doubled, 1e-12);
+  EXPECT_LT(explain("linear:feature=relu", {}).confusion.doubled, 1e-12);
+  EXPECT_TRUE(std::isnan(explain("mamba2", {}).confusion.doubled));  // no projection of its own
   for (const char* name : {"softmax", "inline"}) {
     const Confusion c = explain(name, {}).confusion;
     EXPECT_GT(c.doubled, 1e-3) << name;
@@ -64,6 +65,28 @@ TEST(Explain, Confusion) {
   ASSERT_EQ(c.heads.size(), 4u);
   EXPECT_GT(c.heads[0].pairs, 0.2);
   EXPECT_TRUE(explain("rg_lru", {}).confusion.heads.empty());
+}
+
+// InLine's weights are w = qh.(k - mean k) + 1/n: of 2 q they are 2 w - 1/n, in both directions and at the end.
+TEST(Explain, ConfusionFollowsTheQueryOfInLine) {
+  for (const char* name : {"inline:causal=false,residual=0", "inline:residual=0"}) {
+    at::manual_seed(3);
+    const auto mixer = make_mixer(MixerSpec::parse(name), 16);
+    const c10::NoGradGuard no_graph;
+    mixer->to(at::kDouble);
+    const at::Tensor x = at::randn({1, 24, 16}, at::kDouble);
+    const at::Tensor w = mixer->map(x)[0];  // (H,T,T)
+    const bool causal = mixer->causal();
+    const at::Tensor n =
+        causal ? at::arange(1, 25, at::kDouble).view({24, 1}) : at::full({1}, 24.0, at::kDouble);
+    at::Tensor change = (w - 1 / n);
+    if (causal) change = change.tril();
+    const at::Tensor share = change.norm(2, -1) / w.norm(2, -1);
+    const double measured = confusion(*mixer, x).doubled;
+    if (!causal) EXPECT_NEAR(measured, share.mean().item<double>(), 1e-9);
+    EXPECT_GT(measured, 0);
+    EXPECT_LT(measured, 0.9);  // 1 if the whole row were doubled
+  }
 }
 
 TEST(Explain, HalfLife) {

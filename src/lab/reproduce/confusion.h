@@ -1,15 +1,16 @@
-// How often do two different queries get the same weights? (arXiv:2412.06590)
+// How often do two different tokens get the same weights? (arXiv:2412.06590)
 //
-//   w_i = the weights of query i over all T tokens, as if it were asked at the end
-//   a pair (i,j) is confused if |w_i - w_j| <= 1e-3 |w_i| while |q_i - q_j| > 1e-1 |q_i|
+//   w_i = the weights of token i over all T tokens; with a causal mixer as if a copy of token i were asked after all of them
+//   a pair (i,j) is confused if |w_i - w_j| <= 1e-3 |w_i| while |x_i - x_j| > 1e-1 |x_i|, x the input of the mixer
+//   q and 2 q: the weights before and after the projection of the queries is doubled
 //
-// The authors' measurement is not public; this is our own. Softmax is injective in the query if the keys span the space.
-// Linear attention that divides by a sum gives q and 2 q the same weights. q is what the op gets, after position and feature
-// map. If the mixer divides by a number of its own, the number at the query's own position is used.
+// The authors' measurement is not public; this is our own. Everything is asked of the mixer itself, so that what depends on the
+// query beside it (InLine's (1 - q.z)/n) follows, and what a feature map makes equal counts as equal. Softmax is injective in the
+// query if the keys span the space. Linear attention that divides by a sum gives q and 2 q the same weights.
 #pragma once
 
 #include "core/json.h"
-#include "nn/core.h"
+#include "mixers/mixer.h"
 
 namespace horner {
 
@@ -23,6 +24,7 @@ struct Confusion {
   Json json() const;
 };
 
-Confusion confusion(const Core& core);  // of the first sequence; at most 64 queries, the last ones
+// Of a sequence x (1,T,D); at most 64 queries, the last ones.
+Confusion confusion(Mixer& mixer, const at::Tensor& x);
 
 }  // namespace horner

@@ -3,14 +3,17 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 
 #include "core/check.h"
-#include "core/commit.h"
 #include "core/device.h"
 #include "core/file.h"
 #include "core/hash.h"
+#include "core/interrupt.h"
 #include "core/nearest.h"
+#include "core/version.h"
 #include "lab/reproduce/plan.h"
+#include "train/run_folder.h"
 
 namespace horner {
 namespace {
@@ -26,18 +29,13 @@ bool causal(const TrainOptions& resolved) {
 std::vector<const Claim*> chosen(
     const std::vector<const Paper*>& papers, const std::vector<std::string>& names
 ) {
+  check_claims(papers, names);
   std::vector<const Claim*> list;
-  std::vector<std::string> known;
   for (const Paper* paper : papers) {
     for (const Claim& claim : paper->claims) {
-      known.push_back(claim.name);
       if (names.empty() || std::find(names.begin(), names.end(), claim.name) != names.end())
         list.push_back(&claim);
     }
-  }
-  for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      throw UsageError("{}", unknown("claim", name, known));
   }
   return list;
 }
@@ -67,16 +65,31 @@ void add_distinct(std::string& list, const std::string& text) {
     list += (list.empty() ? "" : "; ") + text;
 }
 
+// The first validation that was good enough, otherwise the last step.
+Reached reached(const TrainResult& result) {
+  for (const TrainResult::Point& p : result.curve) {
+    if (p.valid >= kSteps) return {p.step, true};
+  }
+  return {result.steps, false};
+}
+
 // A row per arm, or the rows that `measure` computes from the trained arms.
 void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
-  Trial trial{finding.scale == "gpu" ? Effort::gpu : Effort::cpu, plan.seeds(claim), {}};
+  Trial trial{
+      finding.scale == "gpu" ? Effort::gpu : Effort::cpu,
+      plan.seeds(claim),
+      plan.first_seed(claim),
+      {}};
   std::vector<ArmScores> rows;
   std::string failure;
   for (const Arm& arm : plan.arms(claim)) {
     ArmScores row{arm.label};
-    const double rate = plan.rate(claim, arm);
+    row.mixer = fmt::format("{}", fmt::join(arm.options.model.pattern, " + "));
+    if (const auto found = claim.printed.find(arm.label); found != claim.printed.end())
+      row.printed = found->second;
+    const double rate = plan.rate(claim, arm, 0);
     row.lr = rate * arm.options.optim.lr;
-    row.lr_note = plan.rate_note(claim, rate);
+    row.lr_note = plan.rate_note(claim, arm, rate);
     for (int64_t seed = 0; seed < trial.seeds; ++seed) {
       const RunOutcome& run = plan.outcome(claim, arm, seed);
       if (!run.failure.empty()) {
@@ -84,22 +97,22 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
         row.scores.push_back(NAN);
         continue;
       }
-      if (claim.measure == nullptr)
+      if (claim.measure == nullptr) {
         row.scores.push_back(gain(run.result, ScoreName::parse(claim.score)));
+        if (run.result.curve.size() > 1) row.reached.push_back(reached(run.result));
+      }
       row.parameters = double(run.result.parameters);
       if (causal(run.result.options)) row.state_bytes = double(run.result.state_bytes);
       row.seconds += run.result.seconds;
       trial.folders[arm.label].push_back(run.result.folder);
-      const std::string env = run.result.folder + "/env.json";
-      const Json where = parse_json(read_file(env), env);
-      add_distinct(
-          finding.device,
-          fmt::format(
-              "{}, {}", where.at("device").get<std::string>(), run.result.options.train.precision
-          )
-      );
-      add_distinct(finding.commit, where.at("commit"));
-      finding.data = describe_data(where.value("sources", Json()));
+      read_from(run.result.folder + "/env.json", [&](const Json& where) {
+        const std::string device = where.at("device");
+        add_distinct(
+            finding.device, fmt::format("{}, {}", device, run.result.options.train.precision)
+        );
+        add_distinct(finding.commit, where.at("commit"));
+        finding.data = describe_data(where.value("sources", Json()));
+      });
     }
     finding.seconds += row.seconds;
     rows.push_back(row);
@@ -112,13 +125,94 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
     const auto took = std::chrono::steady_clock::now() - start;
     finding.seconds += std::chrono::duration<double>(took).count();
   }
-  if (claim.measure != nullptr && !failure.empty()) return;  // its rows are not those of the arms
-  for (const Expectation& e : claim.expects)
-    finding.judgements.push_back(judge(e, finding.rows, claim.measure != nullptr));
+  if (claim.measure != nullptr && !failure.empty()) {  // its rows are not those of the arms
+    finding.verdict = Verdict::untested;
+    finding.reason = failure;
+    return;
+  }
+  if (!claim.expects.empty()) finding.judgements = judge_all(claim, finding.rows, finding.scale);
   finding.verdict = overall(finding.judgements);
+  finding.reason = overall_reason(finding.judgements);
+}
+
+Finding find(const Claim& claim, const Plan& plan, const ReproduceOptions& o) {
+  Finding f{claim.name, claim.says, claim.setting, claim.score, o.scale};
+  f.setting += plan.sizes(claim);
+  f.revision = claim.revision;
+  f.settings = settings_of(claim, o.scale == "gpu" ? Effort::gpu : Effort::cpu);
+  f.first_seed = plan.first_seed(claim);
+  judge_claim(claim, plan, f);
+  if (o.confirm)
+    f.confirmed = fmt::format(
+        "{} on seeds {} to {}", words(f.verdict), f.first_seed, f.first_seed + plan.seeds(claim) - 1
+    );
+  if (f.device.empty()) f.device = describe_device(at::kCPU);
+  if (f.commit.empty()) f.commit = commit();
+  return f;
+}
+
+// Adds seeds to the claims that are not decided, look by look. If a time limit is reached, claims keep the finding of the last
+// look that was whole.
+std::map<const Claim*, Finding> find_all(
+    const std::vector<const Claim*>& claims,
+    Plan& plan,
+    const ReproduceOptions& o,
+    const std::function<void()>& run
+) {
+  std::map<const Claim*, Finding> findings;
+  std::vector<const Claim*> open = claims;
+  for (int64_t look = 1; !open.empty(); ++look) {
+    try {
+      run();
+      const EndOnInterrupt at_once(
+          "horner: stopped after the runs, which the same command only reads\n"
+      );
+      std::vector<const Claim*> undecided;
+      for (const Claim* claim : open) {
+        if (look > 1 && o.read && !plan.all_finished(*claim)) continue;
+        Finding finding = find(*claim, plan, o);
+        findings[claim] = std::move(finding);
+        findings[claim].looks = look;
+        if (findings[claim].verdict == Verdict::not_shown && plan.look_again(*claim))
+          undecided.push_back(claim);
+      }
+      open = undecided;
+    } catch (const InterruptedError&) {
+      if (!TimeLimit::reached()) throw;
+      break;
+    }
+  }
+  return findings;
 }
 
 }  // namespace
+
+void check_claims(const std::vector<const Paper*>& papers, const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const Paper* paper : papers) {
+    for (const Claim& claim : paper->claims) known.push_back(claim.name);
+  }
+  for (const std::string& name : names) {
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw UsageError("{}", unknown("claim", name, known));
+  }
+}
+
+void check_options(const ReproduceOptions& o) {
+  HORNER_CHECK(
+      o.seeds >= 0 && o.steps >= 0 && o.jobs >= 0,
+      "[reproduce] seeds, steps and jobs must be at least 0, got {}, {} and {}",
+      o.seeds,
+      o.steps,
+      o.jobs
+  );
+  HORNER_CHECK(o.seeds <= 1000, "[reproduce] seeds must be at most 1000, got {}", o.seeds);
+  HORNER_CHECK(
+      o.minutes >= 0 && o.minutes <= 1e6,
+      "[reproduce] minutes must lie in 0 .. 1000000, got {}",
+      o.minutes
+  );
+}
 
 std::vector<Reproduction> reproduce(
     const std::vector<const Paper*>& papers,
@@ -126,34 +220,27 @@ std::vector<Reproduction> reproduce(
     const std::string& program,
     const RunsTell& tell
 ) {
-  HORNER_CHECK(
-      o.seeds >= 0 && o.steps >= 0 && o.jobs >= 1,
-      "[reproduce] seeds and steps must be at least 0 and jobs at least 1, got {}, {} and {}",
-      o.seeds,
-      o.steps,
-      o.jobs
-  );
+  check_options(o);
   const auto claims = chosen(papers, o.claim);
   Plan plan(claims, o);
-  if (o.read) {
-    plan.read();
-  } else {
-    find_device(device_of(o));  // or says that there is none
-    plan.run(program, tell);
-  }
+  if (!o.read) find_device(device_of(o));  // or says that there is none
+  const auto findings = find_all(claims, plan, o, [&] {
+    if (o.read) {
+      plan.read();
+    } else {
+      plan.run(program, tell);
+    }
+  });
   std::vector<Reproduction> all;
   for (const Paper* paper : papers) {
     all.push_back({paper, {}});
     for (const Claim& claim : paper->claims) {
-      if (std::find(claims.begin(), claims.end(), &claim) == claims.end()) continue;
-      Finding finding{claim.name, claim.says, claim.setting, claim.score, o.scale};
-      finding.setting += plan.sizes(claim);
-      judge_claim(claim, plan, finding);
-      if (finding.device.empty()) finding.device = describe_device(at::kCPU);
-      if (finding.commit.empty()) finding.commit = commit();
+      const auto found = findings.find(&claim);
+      if (found == findings.end()) continue;
       const auto has_some = [](const ArmScores& row) { return !row.known().empty(); };
-      if (o.read && std::none_of(finding.rows.begin(), finding.rows.end(), has_some)) continue;
-      all.back().findings.push_back(std::move(finding));
+      const auto& rows = found->second.rows;
+      if (o.read && std::none_of(rows.begin(), rows.end(), has_some)) continue;
+      all.back().findings.push_back(found->second);
     }
   }
   return all;

@@ -117,6 +117,14 @@ Estimate signs(const Lab& lab) {
   return estimate(tilted(x, at::full({1}, 2, at::kDouble)).mean.flatten());
 }
 
+// Bounded tokens of variance 1: uniform in +-sqrt 3.
+Estimate uniforms(const Lab& lab) {
+  const at::Tensor g = lab.normals(Use::fixed, 997, 0, {32, 65536, 1}).cpu();
+  const at::Tensor x =
+      std::sqrt(3.0) * at::erf(g / std::sqrt(2.0));  // 2 Phi(g) - 1 = erf(g / sqrt 2)
+  return estimate(tilted(x, at::full({1}, 2, at::kDouble)).mean.flatten());
+}
+
 }  // namespace
 
 void identities(const Lab& lab) {
@@ -162,6 +170,14 @@ void identities(const Lab& lab) {
       interval(signs(lab)),
       std::tanh(2.0) - 0.02,
       std::tanh(2.0) + 0.02
+  );
+  const double side = std::sqrt(3.0), limit = side / std::tanh(2 * side) - 0.5;
+  lab.claim(
+      kPart,
+      "uniform tokens of variance 1 give sqrt 3 coth(sqrt 3 a) - 1/a = 1.2354 at a = 2",
+      interval(uniforms(lab)),
+      limit - 0.02,
+      limit + 0.02
   );
   lab.tell(kPart, "linear flow");
   for (const std::string kind : {"identity", "toeplitz"}) {

@@ -41,7 +41,9 @@ void check(const Options& o) {
   HORNER_CHECK(!o.lengths.empty(), "lengths must name at least one prompt length");
   check_lengths("lengths", o.lengths);
   check_lengths("training", o.training);
-  HORNER_CHECK(o.repeats >= 16, "repeats must be at least 16, got {}", o.repeats);
+  HORNER_CHECK(
+      o.repeats >= 16 && o.repeats <= 1000000, "repeats must be 16 .. 1000000, got {}", o.repeats
+  );
   HORNER_CHECK(o.queries >= 1 && o.queries <= 1024, "queries must be 1 .. 1024, got {}", o.queries);
   HORNER_CHECK(o.training.size() <= 64, "training must name at most 64 prompt lengths");
   HORNER_CHECK(o.runs >= 2 && o.runs <= 256, "runs must be 2 .. 256, got {}", o.runs);

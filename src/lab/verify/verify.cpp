@@ -9,11 +9,22 @@
 namespace horner {
 namespace {
 
+constexpr int64_t kMostPairs = 1 << 26, kMostDim = 1024;
+
 Dims checked_dims(const VerifyOptions& o) {
   for (const auto& [name, value] :
        {std::pair{"B", o.B}, {"T", o.T}, {"H", o.H}, {"G", o.G}, {"K", o.K}, {"V", o.V}}) {
     HORNER_CHECK(value >= 1, "{} must be at least 1, got {}", name, value);
   }
+  const double pairs = double(o.B) * double(o.H) * double(o.T) * double(o.T);
+  HORNER_CHECK(
+      pairs <= kMostPairs,
+      "B H T T must be at most {}, since forms are compared on all pairs; got {:.3g}",
+      kMostPairs,
+      pairs
+  );
+  for (const auto& [name, value] : {std::pair{"K", o.K}, {"V", o.V}})
+    HORNER_CHECK(value <= kMostDim, "{} must be at most {}, got {}", name, kMostDim, value);
   HORNER_CHECK(o.H % o.G == 0, "H must be a multiple of G, got H = {} and G = {}", o.H, o.G);
   return {.B = o.B, .T = o.T, .H = o.H, .G = o.G, .K = o.K, .V = o.V};
 }
@@ -64,6 +75,7 @@ std::vector<Check> mixer_checks(const VerifyOptions& options) {
   HORNER_CHECK(
       options.D >= 16 && options.D % 16 == 0, "D must be a multiple of 16, got {}", options.D
   );
+  HORNER_CHECK(options.D <= kMostDim, "D must be at most {}, got {}", kMostDim, options.D);
   const at::Device device = find_device(options.device);
   struct Chosen {
     const MixerType* type;
@@ -104,8 +116,13 @@ VerifyReport verify(const VerifyOptions& options, const Tell& tell) {
     tell(size_t(&check - checks.data()), checks.size(), row.subject, row.property);
     try {
       row.measure = check.measure();
+    } catch (const std::bad_alloc&) {
+      throw;  // says nothing about the property
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
     } catch (const std::exception& error) {
       row.failure = error.what();
+      if (row.failure.find("DefaultCPUAllocator") != row.failure.npos) throw;
       row.failure = row.failure.substr(0, row.failure.find('\n'));
     }
     if (row.measure.applies) report.rows.push_back(row);

@@ -24,6 +24,31 @@ TrainOptions recall(Effort scale, const std::string& mixer, int64_t T, int64_t p
   return o;
 }
 
+TrainOptions zoology(
+    Effort scale, const std::string& mixer, int64_t T, int64_t pairs, bool positions
+) {
+  const bool gpu = scale == Effort::gpu;
+  TrainOptions o;
+  o.task = fmt::format("mqar:T={},pairs={},vocabulary={}", T, pairs, gpu ? 8192 : 4 * T);
+  o.model.pattern = {mixer};
+  o.model.init = "gpt2";
+  o.model.norm = "layer";
+  o.model.tied = true;
+  o.model.layers = 2;
+  o.model.D = gpu ? 128 : 64;
+  o.model.mlp = "none";
+  if (positions) o.model.positions = T;
+  o.optim.lr = 1e-3;
+  o.optim.beta2 = 0.999;
+  o.optim.clip = 0;
+  o.schedule.steps = gpu ? 10000 : 2000;
+  o.schedule.warmup = o.schedule.steps / 20;
+  o.train.batch = gpu ? 128 : 64;
+  o.train.target = 0.995;
+  o.eval.every = gpu ? 500 : 200;
+  return o;
+}
+
 TrainOptions language(Effort scale, const std::vector<std::string>& pattern, int64_t steps) {
   const bool gpu = scale == Effort::gpu;
   TrainOptions o;
@@ -79,6 +104,44 @@ TrainOptions track(
   return o;
 }
 
+TrainOptions mad(Effort scale, const std::string& task, const std::string& mixer) {
+  const bool gpu = scale == Effort::gpu;
+  TrainOptions o;
+  o.task = task;
+  o.model.pattern = {mixer};
+  o.model.layers = 2;
+  o.model.D = gpu ? 128 : 64;
+  o.optim.lr = 5e-4;
+  o.optim.beta2 = 0.98;
+  o.schedule.steps = gpu ? 2000 : 300;
+  o.schedule.warmup = o.schedule.steps / 20;
+  o.train.batch = gpu ? 128 : 32;
+  o.eval.every = 0;
+  o.eval.examples = 1280;
+  return o;
+}
+
+std::vector<Arm> mad_table(
+    Effort scale, const std::vector<std::pair<std::string, std::string>>& mixers
+) {
+  std::vector<Arm> arms;
+  for (const auto& [name, task] : kMadTasks) {
+    for (const auto& [label, mixer] : mixers)
+      arms.push_back({fmt::format("{}, {}", name, label), mad(scale, task, mixer)});
+  }
+  return arms;
+}
+
+std::vector<Setting> mad_settings() {
+  return {
+      {"task", "vocabulary 16 and more, T 32 to 1024"},
+      {"data", "12,800 examples, 200 epochs"},
+      {"model", "2 layers of mixer and SwiGLU, D = 128"},
+      {"steps", "200 epochs of 128, cosine"},
+      {"learning rates", "1e-4, 5e-4, 1e-3, with weight decay 0 and 0.1"},
+      {"seeds", "1"}};
+}
+
 const std::vector<Paper>& papers() {
   static const std::vector<Paper> list = {
       taylor_paper(),
@@ -90,6 +153,9 @@ const std::vector<Paper>& papers() {
       selective_rope_paper(),
       two_mamba_paper(),
       measure_paper(),
+      mad_survey(),
+      recall_survey(),
+      tracking_survey(),
   };
   return list;
 }

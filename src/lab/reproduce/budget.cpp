@@ -1,0 +1,71 @@
+#include "lab/reproduce/budget.h"
+
+#include <map>
+
+#include "core/check.h"
+#include "core/spec.h"
+#include "lab/run_threads.h"
+#include "tasks/task.h"
+
+namespace horner {
+namespace {
+
+constexpr double kStep = 0.3e-3, kNumber = 0.17e-9, kEager = 3e-3;
+
+struct TaskCost {
+  double tokens = 0;  // of an example
+  bool eager = false;
+};
+
+// The same with and without the task's data: if they are not here, T is the setting's, or that of the model's positions.
+TaskCost cost_of(const TrainOptions& run) {
+  static std::map<std::string, TaskCost> known;
+  const auto [found, missing] = known.try_emplace(run.task);
+  if (!missing) return found->second;
+  try {
+    found->second = {double(make_task(run.task)->shape().T), packs(run.task)};
+  } catch (const DataError&) {
+    const TypeSpec spec = TypeSpec::parse(run.task);
+    const std::optional<std::string> T = spec.find("T");
+    found->second.tokens = T ? std::stod(*T) : double(std::max<int64_t>(run.model.positions, 1));
+    found->second.eager = spec.name == "classify_text";  // texts of many lengths
+  }
+  return found->second;
+}
+
+}  // namespace
+
+double step_seconds(const TrainOptions& run) {
+  const TaskCost task = cost_of(run);
+  const double numbers = double(run.train.batch * run.model.D * run.model.layers) * task.tokens;
+  const bool eager = task.eager || run.model.dropout > 0;
+  return (eager ? kEager : kStep) + kNumber * numbers;
+}
+
+ClaimCost budget(const Claim& claim, Effort scale, int64_t seeds) {
+  ClaimCost sum;
+  if (scale == Effort::gpu) sum.seconds = claim.seconds;
+  if (claim.arms == nullptr) return sum;
+  for (const Arm& arm : claim.arms(scale)) {
+    const auto add = [&](int64_t runs, double share) {
+      const double steps = double(runs) * share * double(arm.options.schedule.steps);
+      sum.runs += runs;
+      sum.steps += steps;
+      sum.seconds += steps * step_seconds(arm.options);
+    };
+    const auto rates = int64_t(arm.after.empty() ? claim.protocol.rates.size() : 0);
+    const bool each_seed = claim.protocol.rate_each_seed;
+    const int64_t searches = each_seed ? seeds : 1;
+    if (rates > 2) add(searches * rates, 0.25);
+    if (rates > 1) add(searches * (rates > 2 ? (rates + 1) / 2 : rates), 1);
+    if (rates > 2 && !each_seed) add(1, 1);  // beyond the grid
+    if (rates < 2 || !each_seed) add(seeds, 1);
+  }
+  return sum;
+}
+
+std::string words(const ClaimCost& b) {
+  return fmt::format("{} runs, {:.0f} k steps, {:.1f} minutes", b.runs, b.steps / 1e3, b.minutes());
+}
+
+}  // namespace horner

@@ -1,0 +1,108 @@
+#include "lab/reproduce/queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <tuple>
+
+#include "core/interrupt.h"
+#include "lab/reproduce/plan.h"
+#include "lab/reproduce/record.h"
+#include "train/run_folder.h"
+
+namespace horner {
+namespace {
+
+constexpr std::chrono::seconds kRecordEvery{30};
+
+// The finding of a claim at a scale, judged by the claim as it is now.
+std::optional<Finding> finding_of(
+    const Reproduction& known, const Claim& claim, const std::string& scale
+) {
+  for (const Finding& f : known.findings) {
+    if (f.claim == claim.name && f.scale == scale && !f.earlier && !f.rows.empty()) return f;
+  }
+  return {};
+}
+
+void set_status(Queued& q, const std::optional<Finding>& f, bool confirm) {
+  q.status = "not yet run";
+  q.open = !confirm;
+  if (!f) return;
+  q.status = words(f->verdict);
+  const bool decided = f->verdict == Verdict::holds || f->verdict == Verdict::does_not_hold;
+  if (!f->confirmed.empty()) q.status += ", confirmed: " + f->confirmed;
+  const size_t seeds = f->rows[0].scores.size(), most = size_t(q.claim->protocol.looks().back());
+  const bool more = f->verdict == Verdict::not_shown && seeds < most && q.claim->arms != nullptr;
+  if (more) q.status += fmt::format(", {} of {} seeds", seeds, most);
+  q.failed = std::any_of(f->rows.begin(), f->rows.end(), [](const ArmScores& row) {
+    return !row.failure.empty();
+  });
+  if (q.failed) q.status += ", a run failed";
+  q.open = confirm ? decided && f->confirmed.empty() : more || q.failed;
+}
+
+}  // namespace
+
+std::vector<Queued> queue_of(const std::vector<const Paper*>& papers, const ReproduceOptions& o) {
+  const Effort scale = o.scale == "gpu" ? Effort::gpu : Effort::cpu;
+  check_claims(papers, o.claim);
+  std::vector<Queued> list;
+  for (const Paper* paper : papers) {
+    Reproduction known{paper, {}};
+    const std::string path = o.out + "/" + paper->name + ".json";
+    if (!o.out.empty() && std::filesystem::exists(path))
+      read_from(path, [&](const Json& json) { known.add(json); });
+    for (const Claim& claim : paper->claims) {
+      const bool named =
+          o.claim.empty() || std::find(o.claim.begin(), o.claim.end(), claim.name) != o.claim.end();
+      if (!named) continue;
+      const std::vector<int64_t> looks = claim.protocol.looks();
+      Queued q{
+          paper,
+          &claim,
+          budget(claim, scale, looks.front()),
+          budget(claim, scale, looks.back()),
+          "",
+          false};
+      set_status(q, finding_of(known, claim, o.scale), o.confirm);
+      list.push_back(q);
+    }
+  }
+  std::stable_sort(list.begin(), list.end(), [](const Queued& a, const Queued& b) {
+    return std::tuple(a.failed, a.paper->survey, a.first.seconds) <
+           std::tuple(b.failed, b.paper->survey, b.first.seconds);
+  });
+  return list;
+}
+
+void run_queue(
+    const std::vector<const Paper*>& papers,
+    const ReproduceOptions& o,
+    const std::string& program,
+    const RunsTell& tell,
+    const std::function<void(Reproduction&)>& done
+) {
+  if (!o.record.empty()) restore_runs(o.record, o.runs);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  auto recorded = now();
+  int64_t runs_done = 0;
+  const RunsTell tell_and_record = [&](const RunsTick& tick) {
+    if (tell) tell(tick);
+    if (o.record.empty() || tick.runs_done == runs_done || now() < recorded + kRecordEvery) return;
+    record_runs(o.record, o.runs);
+    runs_done = tick.runs_done;
+    recorded = now();
+  };
+  for (const Queued& q : queue_of(papers, o)) {
+    if (!q.open) continue;
+    if (TimeLimit::reached()) break;
+    ReproduceOptions one = o;
+    one.claim = {q.claim->name};
+    Reproduction r = reproduce({q.paper}, one, program, tell_and_record).at(0);
+    if (!o.record.empty()) record_runs(o.record, o.runs);
+    if (!r.findings.empty()) done(r);
+  }
+}
+
+}  // namespace horner
