@@ -9,34 +9,15 @@
 #include "report/table.h"
 #include "report/train.h"
 #include "train/expect.h"
+#include "train/run_folder.h"
 
 namespace horner {
-namespace {
-
-// Reads a file of a run; what it lacks or has otherwise is one line that names the file.
-template <class Read>
-auto read_from(const std::string& path, Read&& read) {
-  const Json json = parse_json(read_file(path), path);
-  try {
-    return read(json);
-  } catch (const Json::exception& e) {
-    const std::string what = e.what();  // "[json.exception.out_of_range.403] key 'seed' not found"
-    throw DataError(
-        "{}: was written by another version: {}", path, what.substr(what.find("] ") + 2)
-    );
-  } catch (const UsageError& e) {
-    throw DataError("{}: was written by another version: {}", path, e.what());
-  }
-}
-
-}  // namespace
-
 std::vector<KnownAnswer> known_answers(const std::vector<std::string>& folders) {
   std::vector<KnownAnswer> rows;
   for (const std::string& folder : folders) {
     const std::string path = folder + "/result.json";
     if (!std::filesystem::exists(path)) throw DataError("{}: holds no finished run", folder);
-    const TrainResult r = read_from(path, [](const Json& j) { return TrainResult::from(j); });
+    const TrainResult r = read_result(folder);
     KnownAnswer common = read_from(folder + "/env.json", [](const Json& env) {
       KnownAnswer a;
       a.device = env.at("device").get<std::string>();

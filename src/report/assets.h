@@ -1,4 +1,4 @@
-// Files of this folder that the build turns into strings (cmake/embed.cmake), with their hashes.
+// Files of this folder and of serve/ that the build turns into strings (cmake/embed.cmake), with their hashes.
 #pragma once
 
 #include <string>
@@ -11,6 +11,7 @@ struct Asset {
 };
 
 extern const Asset picture_css, page_css, page_js;
+extern const Asset chat_html, chat_css, chat_js;  // of serve/
 
 // 'sha256-BASE64': how a Content-Security-Policy names the one inline script or style it allows.
 std::string policy_hash(const Asset&);

@@ -19,8 +19,14 @@ double nice_step(double span, int count) {
   return 10 * power;
 }
 
+// The same among powers of two: bytes are counted in KiB.
+double binary_step(double span, int count) {
+  return std::exp2(std::ceil(std::log2(span / std::max(1, count))));
+}
+
 void linear_ticks(Scale& s, const Axis& axis, int count) {
-  const double step = nice_step(s.high - s.low, count);
+  const double span = s.high - s.low,
+               step = axis.bytes ? binary_step(span, count) : nice_step(span, count);
   if (!axis.low) s.low = std::floor(s.low / step + 1e-9) * step;
   if (!axis.high) s.high = std::ceil(s.high / step - 1e-9) * step;
   for (double i = std::ceil(s.low / step - 1e-9); i * step <= s.high + 1e-9 * step; ++i)

@@ -68,16 +68,6 @@ void add_baselines(const CompareResult& r, Chart& chart) {
   }
 }
 
-Chart speed_chart(const CompareResult& r, const char* title, double SpeedPoint::*speed) {
-  Chart chart{title, {"T, tokens", true, 2}, {"tokens per second, higher is better", true}};
-  add_rows(r, chart, [&](const CompareRow& row, Line& line) {
-    for (const SpeedPoint& p : row.speed) {
-      if (p.*speed > 0) line.points.push_back({double(p.T), p.*speed});
-    }
-  });
-  return chart;
-}
-
 }  // namespace
 
 Better better_of(const CompareResult& r) { return r.smaller ? Better::lower : Better::higher; }
@@ -159,11 +149,29 @@ Bars difference_bars(const CompareResult& r) {
 }
 
 Chart decode_chart(const CompareResult& r) {
-  return speed_chart(r, "Speed of one more token after T", &SpeedPoint::decode);
+  Chart chart{
+      "Speed of one more token after T",
+      {"T, tokens", true, 2},
+      {"tokens per second, higher is better", true}};
+  add_rows(r, chart, [&](const CompareRow& row, Line& line) {
+    for (const SpeedPoint& p : row.speed) {
+      if (p.decode > 0) line.points.push_back({double(p.T), p.decode, p.decode_p10, p.decode_p90});
+    }
+  });
+  return chart;
 }
 
 Chart prefill_chart(const CompareResult& r) {
-  return speed_chart(r, "Speed of reading a prompt of T", &SpeedPoint::prefill);
+  Chart chart{
+      "Speed of reading a prompt of T",
+      {"T, tokens", true, 2},
+      {"tokens per second, higher is better", true}};
+  add_rows(r, chart, [&](const CompareRow& row, Line& line) {
+    for (const SpeedPoint& p : row.speed) {
+      if (p.prefill > 0) line.points.push_back({double(p.T), p.prefill});
+    }
+  });
+  return chart;
 }
 
 Chart state_chart(const CompareResult& r) {

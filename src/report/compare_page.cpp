@@ -2,8 +2,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "report/compare_charts.h"
 #include "report/compare_sections.h"
+#include "report/task_example.h"
 
 namespace horner {
 namespace {
@@ -54,13 +57,16 @@ Tone tone_of(const CompareResult& r) {
 }  // namespace
 
 Page compare_page(const CompareResult& r) {
-  Page page{"horner compare: " + r.options.task};
+  const bool gathered = std::any_of(r.origin.begin(), r.origin.end(), [](const auto& one) {
+    return one.first == "command" && one.second.find(" report ") != std::string::npos;
+  });
+  Page page{(gathered ? "horner report: " : "horner compare: ") + r.options.task};
   page.verdict = r.verdict;
   page.tone = tone_of(r);
   page.warnings = r.warnings;
   page.origin = r.origin;
   if (const std::string text = task_text(r); !text.empty())
-    page.sections.push_back({"The task", paragraph(text)});
+    page.sections.push_back({"The task", paragraph(text) + task_example(r.task)});
   page.sections.push_back(score_section(r));
   if (!r.differences.empty()) page.sections.push_back(difference_section(r));
   page.sections.push_back(runs_section(r));

@@ -47,6 +47,32 @@ TEST(ComparePage, NoBandWithoutAnInterval) {
   EXPECT_EQ(chart.series[0].points[0].high, 1);  // no share above 1
 }
 
+TEST(ComparePage, PartsOfTheTestAreNamedInWords) {
+  CompareResult r = one_seed("accuracy", false);
+  for (CompareRow& row : r.rows)
+    row.slices = {
+        {"num_kv_pairs/accuracy-4", row.score},
+        {"num_kv_pairs/accuracy-8", row.score},
+        {"length/accuracy-32", row.score},  // the only length: left out
+        {"first error", row.score}};
+  const std::string text = html(compare_page(r));
+  for (const char* words :
+       {">accuracy with 4 pairs<",
+        ">accuracy with 8 pairs<",
+        ">right answers before the first error<"})
+    EXPECT_NE(text.find(words), std::string::npos) << words;
+  EXPECT_EQ(text.find(">accuracy at length 32<"), std::string::npos);
+  EXPECT_NE(text.find("<math"), std::string::npos);  // the equations of the mixers
+}
+
+TEST(ComparePage, ARunAloneIsAReport) {
+  CompareResult r = one_seed("accuracy", false);
+  r.options.task = "mqar";
+  EXPECT_EQ(compare_page(r).title, "horner compare: mqar");
+  r.origin = {{"command", "./horner report runs/a"}};
+  EXPECT_EQ(compare_page(r).title, "horner report: mqar");
+}
+
 TEST(ComparePage, SaysWhichWayIsBetter) {
   const std::string loss = html(compare_page(one_seed("loss", true)));
   EXPECT_NE(loss.find("Down is the better fit"), std::string::npos);
@@ -61,14 +87,21 @@ TEST(ComparePage, SaysWhichWayIsBetter) {
   EXPECT_NE(accuracy.find("accuracy, higher is better"), std::string::npos);
 }
 
-TEST(ComparePage, SoftmaxIsNotComparedWithItself) {
+TEST(ComparePage, CrossoversInWords) {
   CompareResult r = one_seed("accuracy", false);
-  for (CompareRow& row : r.rows) row.memory_crossover = row.time_crossover = 0;
-  r.rows[0].settings = "softmax:position.kind=none";
-  const Table table = compare_table(r);
-  EXPECT_EQ(table.rows[0][8], "-");
-  EXPECT_EQ(table.rows[0][9], "-");
-  EXPECT_EQ(table.rows[1][8], "always");
+  using Kind = Crossover::Kind;
+  r.rows[1].memory_crossover = 0;
+  const auto faster = [&](const Crossover& c) {
+    r.rows[1].time_crossover = c;
+    return compare_table(r).rows[1][9];
+  };
+  EXPECT_EQ(compare_table(r).rows[0][8], "-");  // softmax is not compared with itself
+  EXPECT_EQ(compare_table(r).rows[0][9], "-");
+  EXPECT_EQ(compare_table(r).rows[1][8], "always");
+  EXPECT_EQ(faster({Kind::between, 512, 2048}), "512 .. 2048");
+  EXPECT_EQ(faster({Kind::between, 0, 2048}), "at most 2048");
+  EXPECT_EQ(faster({Kind::not_resolved}), "not resolved");
+  EXPECT_EQ(faster({Kind::never}), "never");
 }
 
 TEST(ComparePage, VerdictHasItsColour) {

@@ -1,6 +1,8 @@
 // What the mixers cost, how they were trained, what they read.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/options.h"
 #include "report/compare_charts.h"
 #include "report/compare_sections.h"
@@ -11,6 +13,24 @@ namespace {
 
 Cell crossover_cell(double T) {
   return {crossover_text(T), T < 0 ? 1e300 : T};  // never sorts last
+}
+
+Cell crossover_cell(const Crossover& c) {
+  using Kind = Crossover::Kind;
+  const double place = c.kind == Kind::always    ? 0
+                       : c.kind == Kind::between ? double(c.high)
+                       : c.kind == Kind::never   ? 1e300
+                                                 : std::nan("");
+  return {crossover_text(c), place};
+}
+
+// "2.59 k (2.4 k .. 2.7 k)"
+Cell decode_cell(const SpeedPoint& p) {
+  if (p.decode <= 0) return {"-"};
+  return {
+      .text = flops_text(p.decode),
+      .number = p.decode,
+      .note = fmt::format("{} .. {}", flops_text(p.decode_p10), flops_text(p.decode_p90))};
 }
 
 SortTable grid_table(const CompareResult& r) {
@@ -81,20 +101,28 @@ Section cost_section(const CompareResult& r) {
     return std::vector<Cell>{
         speed(row.train_speed),
         speed(last.prefill),
-        speed(last.decode),
+        decode_cell(last),
         last.T > 0 ? whole_cell(last.T) : Cell{"-"},
-        cell_bytes(row.peak_bytes),
-        crossover_cell(memory_crossover_of(row)),
-        crossover_cell(time_crossover_of(row))};
+        row.peak_bytes > 0 ? cell_bytes(row.peak_bytes) : Cell{"-"},
+        crossover_cell(row.memory_crossover),
+        crossover_cell(row.time_crossover)};
   });
-  table.caption =
-      "Medians after a warm-up, one sequence, at the longest length that was measured; training as "
-      "it ran, beside other runs. \"never\": at none of the measured lengths. \"-\": not measured, "
-      "or softmax itself.";
+  table.caption = fmt::format(
+      "One sequence, at the longest length that was measured. Decoding: the median of {} tokens in "
+      "{} rounds, with the 10th and 90th percentile. Training: as it ran, beside other runs. "
+      "\"never\": at none of the measured lengths. \"not resolved\": the speeds of the mixer and "
+      "of "
+      "softmax vary more than they differ. \"-\": not measured, or softmax itself.",
+      kSpeedRounds * kSpeedSteps,
+      kSpeedRounds
+  );
   std::string body;
-  for (const Chart& chart : {decode_chart(r), prefill_chart(r), state_chart(r)}) {
+  if (const Chart chart = decode_chart(r); has_points(chart))
+    body += figure(chart, "Bars: from the 10th to the 90th percentile.");
+  for (const Chart& chart : {prefill_chart(r), state_chart(r)}) {
     if (has_points(chart)) body += figure(chart);
   }
+  drop_empty_columns(table);
   return {"Cost", body + sortable(table)};
 }
 

@@ -1,11 +1,13 @@
 // How good the mixers are: score and state, differences, parts of the test, longer tests.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "report/compare_charts.h"
 #include "report/compare_sections.h"
 #include "report/compare_table.h"
+#include "report/equations.h"
 #include "report/palette.h"
 
 namespace horner {
@@ -26,6 +28,18 @@ Cell verdict_cell(const CompareResult& r, const Difference& d) {
   return {.text = "worse", .tone = Tone::bad};
 }
 
+// "num_kv_pairs/accuracy-4", as train/evaluate.h names it, for a reader: "accuracy with 4 pairs".
+std::string score_words(const std::string& key) {
+  if (key == "first error") return "right answers before the first error";
+  const size_t slash = key.find('/'), dash = key.rfind('-');
+  if (slash == std::string::npos || dash == std::string::npos || dash < slash) return key;
+  std::string slice = key.substr(0, slash);
+  const std::string metric = key.substr(slash + 1, dash - slash - 1), value = key.substr(dash + 1);
+  if (slice == "num_kv_pairs") return fmt::format("{} with {} pairs", metric, value);
+  std::replace(slice.begin(), slice.end(), '_', ' ');
+  return fmt::format("{} at {} {}", metric, slice, value);
+}
+
 Section score_section(const CompareResult& r) {
   SortTable table{
       {"mixer",
@@ -38,6 +52,11 @@ Section score_section(const CompareResult& r) {
        "steps"},
       {}};
   add_mixer_rows(r, table, [&](const CompareRow& row) {
+    if (row.score.n == 0) {  // no run finished
+      std::vector<Cell> cells(table.head.size() - 1, Cell{"-"});
+      cells[0] = {.text = "failed", .tone = Tone::bad};
+      return cells;
+    }
     return std::vector<Cell>{
         interval_cell(row.score),
         whole_cell(row.score.n),
@@ -57,13 +76,17 @@ Section score_section(const CompareResult& r) {
     table.rows.push_back(row);
     table.keys.push_back(b.name);
   }
-  table.caption = "Mean over seeds ± 95 % t interval; baselines learn nothing.";
+  table.caption =
+      "Mean over seeds ± 95 % t interval; the last rows are baselines: simple rules without a "
+      "model.";
   const std::string caption = fmt::format(
       "{} is the better fit, left is less to keep. Bars: 95 % interval over seeds; dashed: what "
       "needs no learning.",
       r.smaller ? "Down" : "Up"
   );
-  return {"Score and state", figure(score_chart(r), caption) + sortable(table)};
+  std::vector<NamedMixer> mixers;
+  for (const CompareRow& row : r.rows) mixers.push_back({row.mixer, row.settings, row.D});
+  return {"Score and state", figure(score_chart(r), caption) + sortable(table) + equations(mixers)};
 }
 
 Section difference_section(const CompareResult& r) {
@@ -102,15 +125,23 @@ Section slices_section(const CompareResult& r) {
   for (const CompareRow& row : r.rows) {
     for (const auto& [name, value] : row.slices) names.insert(name);
   }
+  // A part that is the whole test says nothing new: the only length, the only number of pairs.
+  std::erase_if(names, [parts = names](const std::string& name) {
+    const std::string part = name.substr(0, name.rfind('-') + 1);
+    return part.find('/') != std::string::npos &&
+           std::count_if(parts.begin(), parts.end(), [&](const std::string& other) {
+             return other.starts_with(part);
+           }) == 1;
+  });
   SortTable table{{"mixer"}, {}};
   for (const std::string& name : names) {
     const bool lower = name.find("loss") != std::string::npos || (name == r.metric && r.smaller);
     const bool higher = name.find("accuracy") != std::string::npos;
     table.head.emplace_back(
-        name,
-        lower    ? Better::lower
-        : higher ? Better::higher
-                 : Better::neither
+        score_words(name),
+        lower                             ? Better::lower
+        : higher || name == "first error" ? Better::higher
+                                          : Better::neither
     );
   }
   add_mixer_rows(r, table, [&](const CompareRow& row) {

@@ -20,6 +20,8 @@ Cell interval_cell(const Interval&);
 Cell whole_cell(int64_t x);
 Cell lr_cell(double lr);
 
+std::string score_words(const std::string& key);  // "length/accuracy-32" as words
+
 // One row a mixer that begins with its colour and lights its lines; `cells` gives the rest.
 template <class Cells>
 void add_mixer_rows(const CompareResult& r, SortTable& table, Cells&& cells) {

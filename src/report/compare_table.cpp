@@ -9,10 +9,6 @@
 namespace horner {
 namespace {
 
-bool is_softmax(const CompareRow& row) {
-  return row.mixer.substr(0, row.mixer.find(':')) == "softmax";
-}
-
 std::string difference_text(const CompareResult& r, const std::string& mixer) {
   if (mixer == r.reference) return "reference";
   for (const Difference& d : r.differences) {
@@ -39,18 +35,22 @@ double metric_of(const Scores& scores, const std::string& metric) {
 
 }  // namespace
 
-double memory_crossover_of(const CompareRow& row) {
-  return is_softmax(row) ? std::nan("") : row.memory_crossover;
-}
-
-double time_crossover_of(const CompareRow& row) {
-  return is_softmax(row) ? std::nan("") : row.time_crossover;
-}
-
 std::string crossover_text(double T) {
   if (std::isnan(T)) return "-";
   if (T < 0) return "never";
   return T == 0 ? "always" : fmt::format("{:.0f}", T);
+}
+
+std::string crossover_text(const Crossover& c) {
+  using Kind = Crossover::Kind;
+  switch (c.kind) {
+    case Kind::not_measured: return "-";
+    case Kind::always: return "always";
+    case Kind::never: return "never";
+    case Kind::not_resolved: return "not resolved";
+    case Kind::between: break;
+  }
+  return c.low > 0 ? fmt::format("{} .. {}", c.low, c.high) : fmt::format("at most {}", c.high);
 }
 
 std::string flops_text(double x) {
@@ -75,18 +75,19 @@ Table compare_table(const CompareResult& r) {
        "faster from T"},
       {}};
   for (const CompareRow& row : r.rows) {
+    const bool ran = row.score.n > 0;
     const double speed = row.speed.empty() ? 0 : row.speed.back().decode;
     table.rows.push_back(
         {r.options.iso == "none" ? row.mixer : row.settings,
-         row.score.n == 0 ? "failed" : fmt::format("{:.3f}", row.score.mean),
+         ran ? fmt::format("{:.3f}", row.score.mean) : "failed",
          difference_text(r, row.mixer),
-         short_bytes(double(row.state_bytes)),
-         std::to_string(row.parameters),
-         fmt::format("{:g}", row.lr),
-         flops_text(row.train_speed),
+         ran ? short_bytes(double(row.state_bytes)) : "-",
+         ran ? std::to_string(row.parameters) : "-",
+         ran ? fmt::format("{:g}", row.lr) : "-",
+         ran ? flops_text(row.train_speed) : "-",
          speed > 0 ? flops_text(speed) : "-",
-         crossover_text(memory_crossover_of(row)),
-         crossover_text(time_crossover_of(row))}
+         crossover_text(row.memory_crossover),
+         crossover_text(row.time_crossover)}
     );
   }
   for (const Baseline& b : r.baselines)
@@ -103,11 +104,12 @@ std::string compare_csv(const CompareResult& r) {
   for (const CompareRun& run : r.runs) {
     for (const CompareRow& row : r.rows) {
       if (row.mixer != run.mixer) continue;
+      const bool ran = row.score.n > 0;
       text += fmt::format(
           "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
           quoted(run.mixer),
           quoted(row.settings),
-          row.D,
+          ran ? std::to_string(row.D) : "",
           run.lr,
           run.seed,
           run.lr == row.lr ? 1 : 0,
@@ -117,9 +119,9 @@ std::string compare_csv(const CompareResult& r) {
           run.result.steps,
           quoted(run.result.stopped),
           value(run.result.seconds),
-          row.parameters,
-          row.state_bytes,
-          value(row.flops_per_token),
+          ran ? std::to_string(row.parameters) : "",
+          ran ? std::to_string(row.state_bytes) : "",
+          ran ? value(row.flops_per_token) : "",
           quoted(run.result.folder),
           quoted(run.failure)
       );

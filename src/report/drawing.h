@@ -44,6 +44,11 @@ inline double text_width(const std::string& text) {
 // Broken at spaces into lines of at most `width` units, where words allow it.
 std::vector<std::string> lines_of(const std::string& text, double width);
 
+// The same for a title, whose letters are larger and bold.
+inline std::vector<std::string> title_lines(const std::string& text, double width) {
+  return lines_of(text, width / 1.3);
+}
+
 inline std::string text_at(
     double x, double y, const std::string& anchor, const std::string& kind, const std::string& text
 ) {

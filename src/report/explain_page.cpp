@@ -16,17 +16,15 @@ std::string tokens(double half_life) {
 }
 
 Section equation_section(const Explanation& e) {
-  std::string settings;
+  SortTable settings{{"setting", "value"}, {}};
+  const auto add = [&](const std::string& name, const Json& x) {
+    settings.rows.push_back({{name}, {x.is_string() ? x.get<std::string>() : to_line(x)}});
+  };
   for (const auto& [name, value] : e.settings.items()) {
     if (value.is_object()) {
-      for (const auto& [inner, x] : value.items())
-        settings += fmt::format(
-            "{}.{}={} ", name, inner, x.is_string() ? x.get<std::string>() : to_line(x)
-        );
+      for (const auto& [inner, x] : value.items()) add(name + "." + inner, x);
     } else {
-      settings += fmt::format(
-          "{}={} ", name, value.is_string() ? value.get<std::string>() : to_line(value)
-      );
+      add(name, value);
     }
   }
   SortTable held{{"parameter", "shape", "numbers"}, {}};
@@ -42,12 +40,13 @@ Section equation_section(const Explanation& e) {
   std::string body = maths(e.equation);
   body += facts(
       {{"paper", "arXiv:" + e.paper},
-       {"settings", settings},
        {"op", e.op},
        {"parameters", std::to_string(e.parameter_count)}}
   );
   for (const std::string& line : e.voids) body += paragraph("Without effect: " + line + ".");
-  return {"What it computes", body + folded("Its parameters", sortable(held))};
+  return {
+      "What it computes",
+      body + folded("Its parameters", sortable(held)) + folded("Its settings", sortable(settings))};
 }
 
 Section state_section(const Explanation& e) {
@@ -111,12 +110,13 @@ Section system_section(const Explanation& e) {
   }
   return {
       "As a dynamical system",
-      paragraph(fmt::format(
-          "h_t = Lambda_t h_(t-1) + B_t u_t, y_t = C_t h_t + D_t u_t, with F = {} numbers of state "
-          "per value channel. First head{}.",
-          e.F,
-          e.F > 64 ? ", the first 64 of them" : ""
-      )) + side_by_side(maps)};
+      maths("h_t = Lambda_t h_{t-1} + B_t u_t, y_t = C_t h_t + D_t u_t") +
+          paragraph(fmt::format(
+              "The state h has F = {} numbers per value channel. First head{}.",
+              e.F,
+              e.F > 64 ? ", the first 64 of them" : ""
+          )) +
+          side_by_side(maps)};
 }
 
 Section confusion_section(const Explanation& e) {
@@ -134,12 +134,17 @@ Section confusion_section(const Explanation& e) {
   return {
       "Are different queries told apart?",
       paragraph(fmt::format(
-          "Two queries are confused when their weights over the same tokens differ by at most 0.1 "
-          "% while they themselves differ by more than 10 %. Doubling a query changes its weights "
-          "by "
-          "{:.3g} (relative){}; the most similar other query is {:.3g} away.",
-          e.confusion.doubled,
-          e.confusion.doubled < 1e-9 ? ": the length of a query is lost" : "",
+          "Two tokens are confused when their weights over the same tokens differ by at most 0.1 % "
+          "while they themselves differ by more than 10 %.{} The most similar other token is "
+          "{:.3g} "
+          "away.",
+          std::isnan(e.confusion.doubled)
+              ? ""
+              : fmt::format(
+                    " Doubling the queries changes their weights by {:.3g} (relative){}.",
+                    e.confusion.doubled,
+                    e.confusion.doubled < 1e-9 ? ": the length of a query is lost" : ""
+                ),
           e.confusion.nearest
       )) + sortable(heads)};
 }

@@ -5,48 +5,32 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "core/number.h"
+#include "report/arms.h"
+#include "report/bands.h"
+#include "report/claims.h"
 #include "report/html.h"
-#include "report/palette.h"
 #include "report/table.h"
 #include "train/evaluate.h"
 
 namespace horner {
 namespace {
 
-// "test/loss"
-bool less_is_better(const Finding& f) {
-  return smaller_is_better(f.score.substr(f.score.find('/') + 1));
-}
-
-std::string number(double x) { return std::isfinite(x) ? fmt::format("{:.4g}", x) : "?"; }
-
-// Two digits of the half width, the mean to the same place.
-std::string with_interval(const Interval& i) {
-  if (!std::isfinite(i.half)) return number(i.mean) + " ± ?";
-  if (i.half <= 1e-9 * std::abs(i.mean)) return number(i.mean);
-  const int places = std::clamp(1 - int(std::floor(std::log10(i.half))), 0, 9);
-  return fmt::format("{:.{}f} ± {:.{}f}", i.mean, places, i.half, places);
-}
-
-// Scores as people know them: a loss is stored negatively.
-Interval shown(const Finding& f, const ArmScores& row) {
-  Interval i = row.exact ? Interval{row.scores[0], 0, 1} : t_interval(row.known());
-  if (less_is_better(f)) i.mean = -i.mean;
-  return i;
-}
-
-// "0.94 ± 0.02", and of how many seeds there is none.
-std::string score(const Finding& f, const ArmScores& row) {
-  const size_t known = row.known().size(), missing = row.scores.size() - known;
-  const std::string value = known > 0 ? with_interval(shown(f, row)) : "none";
-  if (row.failure.empty()) return value;
-  return fmt::format("{}; {} of {} seeds: {}", value, missing, row.scores.size(), row.failure);
-}
-
+// In the order of the columns of `arm_cells`, with what only text has at the end.
 Table arms(const Finding& f) {
-  Table table{{"arm", f.score, "seeds", "learning rate", "parameters", "state", "seconds"}, {}};
+  Table table{
+      {"arm",
+       f.score,
+       "seeds",
+       "learning rate",
+       "parameters",
+       "state",
+       "seconds",
+       "the paper's",
+       "mixer"},
+      {}};
   for (const ArmScores& row : f.rows) {
     table.rows.push_back(
         {row.arm,
@@ -57,35 +41,53 @@ Table arms(const Finding& f) {
              : "-",
          row.parameters > 0 ? fmt::format("{:.0f}", row.parameters) : "-",
          row.state_bytes > 0 ? short_bytes(row.state_bytes) : "-",
-         row.seconds > 0 ? fmt::format("{:.0f}", row.seconds) : "-"}
+         row.seconds > 0 ? fmt::format("{:.0f}", row.seconds) : "-",
+         row.printed.empty() ? "-" : row.printed,
+         row.mixer.empty() ? "-" : row.mixer}
     );
   }
   return table;
 }
 
 Table expectations(const Finding& f) {
-  Table table{{"expected", "measured, 95 %", "verdict"}, {}};
-  for (const Judgement& j : f.judgements) {
-    table.rows.push_back(
-        {j.text, j.value.n > 0 ? with_interval(j.value) : "-", std::string(words(j.verdict))}
-    );
+  Table table{{"expected", "measured", "verdict"}, {}};
+  for (const Judgement& j : f.judgements)
+    table.rows.push_back({j.text, measured(j), std::string(words(j.verdict))});
+  return table;
+}
+
+Table settings(const Finding& f) {
+  Table table{{"setting", "the paper's", "ours"}, {}};
+  for (const Setting& s : f.settings) table.rows.push_back({s.what, s.paper, s.ours});
+  return table;
+}
+
+// Without the columns in which every cell is "-".
+Table dense(Table table) {
+  for (size_t c = table.head.size(); c-- > 0;) {
+    const bool empty = !table.rows.empty() &&
+                       std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+                         return row[c] == "-";
+                       });
+    if (!empty) continue;
+    table.head.erase(table.head.begin() + ptrdiff_t(c));
+    for (auto& row : table.rows) row.erase(row.begin() + ptrdiff_t(c));
   }
   return table;
 }
 
 // Verdicts at a glance, with the expectations that were not met.
 Table summary(const Reproduction& r) {
-  Table table{{"claim", "scale", "verdict", "expected but not found"}, {}};
+  Table table{{"claim", "scale", "verdict", "why, or what was expected but not found"}, {}};
   for (const Finding& f : r.findings) {
     std::vector<std::string> missed;
     for (const Judgement& j : f.judgements) {
       if (j.verdict == f.verdict && j.verdict != Verdict::holds) missed.push_back(j.text);
     }
-    table.rows.push_back(
-        {f.claim,
-         f.scale,
-         std::string(words(f.verdict)),
-         missed.empty() ? "-" : fmt::format("{}", fmt::join(missed, "; "))}
+    std::string why = fmt::format("{}", fmt::join(missed, "; "));
+    if (f.verdict == Verdict::untested) why = f.reason;
+    if (!f.confirmed.empty()) why += (why.empty() ? "" : "; ") + f.confirmed;
+    table.rows.push_back({f.claim, f.scale, std::string(words(f.verdict)), why.empty() ? "-" : why}
     );
   }
   return table;
@@ -96,25 +98,26 @@ std::string heading(const Reproduction& r) {
 }
 
 constexpr const char* kReading =
-    "Intervals are 95 % over seeds. Of two arms the difference by paired seeds is measured, "
-    "positive where the first is better: a higher accuracy, a lower loss. A claim holds when all "
-    "that is expected of it does; \"not shown\" means that an interval covers both sides.";
+    "We subtract the second arm from the first, seed by seed. Positive: the first is better (a "
+    "higher accuracy, a lower loss). A verdict is wrong with a probability of at most 5 %. When "
+    "seeds were added until the claim was decided, the intervals are wider, so that this stays "
+    "true. A claim holds when every expectation holds. \"Not shown\": an interval covers both "
+    "sides. \"Untested\": there was no fair test yet; the reason stands beside it.";
 
 bool one_unit(const Finding& f) { return f.score != "value"; }
 
-Bars bars(const Finding& f) {
+Bars bars(const Reproduction& r, const Finding& f) {
+  const std::string better = better_words(better_of(r, f));
   Bars picture{
-      fmt::format("{}, scale {}: {}", f.claim, f.scale, f.score),
-      {fmt::format(
-          "{}, {}", f.score, better_words(less_is_better(f) ? Better::lower : Better::higher)
-      )}};
+      fmt::format("{}, scale {}: {}", f.claim, f.scale, score_label(f)),
+      {score_label(f) + (better.empty() ? "; neither more nor less is better" : ", " + better)}};
   for (const ArmScores& row : f.rows) {
     if (row.known().empty()) continue;
     const Interval i = shown(f, row);
-    const bool share = f.score.find("accuracy") != std::string::npos;  // between 0 and 1
+    const bool share = f.score.find("accuracy") != std::string::npos || f.score == "share";
     const double low = share && i.low() < 0 ? 0 : i.low();
-    const double high = share && i.high() > 1 ? 1 : i.high();
-    picture.bars.push_back({row.arm, i.mean, low, high, "", listed_colour(row.arm)});
+    const double high = share && i.mean <= 1 && i.high() > 1 ? 1 : i.high();
+    picture.bars.push_back({row.arm, i.mean, low, high, "", arm_colour(r, f, row.arm)});
   }
   return picture;
 }
@@ -123,6 +126,8 @@ Tone tone_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::holds: return Tone::good;
     case Verdict::not_shown: return Tone::open;
+    case Verdict::untested:
+    case Verdict::measured: return Tone::plain;
     case Verdict::does_not_hold: return Tone::bad;
   }
   return Tone::plain;
@@ -147,23 +152,11 @@ SortTable cells(const Table& table) {
   return sorted;
 }
 
-// Those in which every cell is "-".
-void drop_empty_columns(SortTable& table) {
-  for (size_t c = table.head.size(); c-- > 0;) {
-    const bool empty = !table.rows.empty() &&
-                       std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
-                         return row[c].text == "-";
-                       });
-    if (!empty) continue;
-    table.head.erase(table.head.begin() + ptrdiff_t(c));
-    for (auto& row : table.rows) row.erase(row.begin() + ptrdiff_t(c));
-  }
-}
-
 // Sorts by the numbers themselves: 5.5 KiB is less than 1 MiB.
-SortTable arm_cells(const Finding& f) {
+SortTable arm_cells(const Reproduction& r, const Finding& f) {
   SortTable sorted = cells(arms(f));
-  if (one_unit(f)) sorted.head[1].better = less_is_better(f) ? Better::lower : Better::higher;
+  if (one_unit(f)) sorted.head[1] = {score_label(f), better_of(r, f)};
+  sorted.head[5].better = Better::lower;  // state
   for (size_t i = 0; i < f.rows.size(); ++i) {
     const ArmScores& row = f.rows[i];
     const double mean = row.known().empty() ? NAN : shown(f, row).mean;
@@ -176,24 +169,60 @@ SortTable arm_cells(const Finding& f) {
   return sorted;
 }
 
-// A picture has the arms already: their table opens on a click.
-std::string numbers(const Finding& f) {
-  const std::string table = sortable(arm_cells(f)), judged = sortable(cells(expectations(f)));
-  if (!one_unit(f)) return table + judged;
-  return figure(bars(f)) + judged + folded("Every arm", table);
+// Whether the expectations name every row, so that their table has all numbers.
+bool repeated(const Finding& f) {
+  return std::all_of(f.rows.begin(), f.rows.end(), [&](const ArmScores& row) {
+    return std::any_of(f.judgements.begin(), f.judgements.end(), [&](const Judgement& j) {
+      return j.text.starts_with(row.arm + ": in [");
+    });
+  });
+}
+
+// Whether the same claim has numbers at scale gpu.
+bool shown_larger(const Reproduction& r, const Finding& f) {
+  return f.scale == "cpu" &&
+         std::any_of(r.findings.begin(), r.findings.end(), [&](const Finding& other) {
+           return other.claim == f.claim && other.scale == "gpu" && !other.rows.empty();
+         });
+}
+
+// A picture has the arms already: their table opens on a click, and so do the settings.
+std::string numbers(const Reproduction& r, const Finding& f) {
+  const std::string set =
+      f.settings.empty() ? ""
+                         : folded("The paper's setting and ours", sortable(cells(settings(f))));
+  const std::string all = set + arm_equations(r, f);
+  if (f.rows.empty()) return all;
+  const std::string table = sortable(arm_cells(r, f)),
+                    judged = f.judgements.empty() ? "" : sortable(cells(expectations(f)));
+  if (std::vector<Bars> bands = band_pictures(f); !bands.empty()) {
+    // One setting, the one with most numbers, is shown, unless a larger scale shows it; the others open on a click.
+    std::stable_sort(bands.begin(), bands.end(), [](const Bars& a, const Bars& b) {
+      return a.bars.size() > b.bars.size();
+    });
+    const std::string first = figure(bands[0]);
+    std::string rest = shown_larger(r, f) ? first : "";
+    for (size_t i = 1; i < bands.size(); ++i) rest += figure(bands[i]);
+    return (shown_larger(r, f) ? "" : first) + folded("Every number", rest + judged) + all;
+  }
+  if (!one_unit(f)) return (repeated(f) ? folded("Every number", judged) : table + judged) + all;
+  return figure(bars(r, f)) + judged + folded("Every arm", table) + all;
 }
 
 std::string title(const Finding& f) {
   return fmt::format("{}, scale {}: {}", f.claim, f.scale, words(f.verdict));
 }
 
-std::string where(const Finding& f) {
+// `quote`: around the command.
+std::string where(const Finding& f, const char* quote) {
   return fmt::format(
-      "{:.0f} s of training and measuring on {}, commit {}, {}{}",
+      "{}{:.0f} s of training and measuring on {}, commit {}, {}{}{}",
+      f.looks > 1 ? fmt::format("{} looks. ", f.looks) : "",
       f.seconds,
       f.device,
       f.commit,
       f.date,
+      f.command.empty() ? "" : fmt::format(": {0}{1}{0}", quote, f.command),
       f.data.empty() ? "" : "; data: " + f.data
   );
 }
@@ -204,12 +233,13 @@ std::string text(const Reproduction& r) {
   std::string all = heading(r) + "\n";
   for (const Finding& f : r.findings) {
     all += fmt::format(
-        "\n{}.\n  says: {}.\n  here: {}.\n\n{}\n{}",
+        "\n{}.\n  says: {}.\n  here: {}.\n{}\n{}\n{}",
         title(f),
         f.says,
         f.setting,
-        arms(f).text(),
-        expectations(f).text()
+        f.reason.empty() ? "" : fmt::format("  {}: {}.\n", words(f.verdict), f.reason),
+        dense(arms(f)).text(),
+        f.judgements.empty() ? "" : expectations(f).text()
     );
   }
   return all + "\n" + summary(r).text();
@@ -217,23 +247,29 @@ std::string text(const Reproduction& r) {
 
 std::string markdown(const Reproduction& r) {
   std::string all = fmt::format(
-      "# {}\n\nWritten by `horner reproduce {}`. {}\n\n{}",
+      "# {}\n\n{}\n\nWritten by `./horner reproduce {} --out DIR`. {}\n\n{}{}",
       heading(r),
+      sentence(r),
       r.paper->name,
-      kReading,
+      r.paper->survey ? "" : kReading,
+      r.paper->survey && !survey_table(r).rows.empty() ? survey_table(r).markdown() + "\n" : "",
       summary(r).markdown()
   );
   if (!picture(r).empty())
     all += fmt::format("\n![every arm with its interval]({}.svg)\n", r.paper->name);
   for (const Finding& f : r.findings) {
     all += fmt::format(
-        "\n## {}\n\n> {}.\n\nHere: {}. {}.\n\n{}\n{}",
+        "\n## {}\n\n> {}.\n\n{}{}{}Here: {}.{}\n\n{}\n{}",
         title(f),
         f.says,
+        f.reason.empty() ? "" : fmt::format("{}: {}.\n\n", words(f.verdict), f.reason),
+        f.settings.empty() ? "" : settings(f).markdown() + "\n",
+        f.earlier ? "The table is the setting of the next run, the scores are of an earlier one. "
+                  : "",
         f.setting,
-        where(f),
-        arms(f).markdown(),
-        expectations(f).markdown()
+        f.rows.empty() ? "" : fmt::format(" {}.", where(f, "`")),
+        f.rows.empty() ? "" : dense(arms(f)).markdown(),
+        f.judgements.empty() ? "" : expectations(f).markdown()
     );
   }
   return all;
@@ -242,8 +278,9 @@ std::string markdown(const Reproduction& r) {
 std::string picture(const Reproduction& r) {
   std::vector<std::string> all;
   for (const Finding& f : r.findings) {
-    if (one_unit(f)) all.push_back(svg(bars(f)));
+    if (one_unit(f) && !bars(r, f).bars.empty()) all.push_back(svg(bars(r, f)));
   }
+  if (const Chart states = state_picture(r); !states.series.empty()) all = {svg(states)};
   return all.empty() ? "" : svg_file(stacked(heading(r), all));
 }
 
@@ -251,24 +288,27 @@ std::string page(const Reproduction& r, const std::string& command) {
   Page page{heading(r)};
   std::map<Verdict, size_t> count;
   page.sections.push_back({"Claims", paragraph(kReading) + sortable(cells(summary(r)))});
+  if (const Table mixers = survey_table(r); r.paper->survey && !mixers.rows.empty())
+    page.sections.push_back({"Every mixer", sortable(cells(mixers))});
+  std::set<std::string> tasks;  // each is drawn once
   for (const Finding& f : r.findings) {
     ++count[f.verdict];
+    const std::string task = arm_task(r, f);
     page.sections.push_back(
         {title(f),
          paragraph("The paper: " + f.says + ".") +
-             paragraph(fmt::format("Here: {}. {}.", f.setting, where(f))) + numbers(f)}
+             paragraph(
+                 fmt::format("Here: {}. {}", f.setting, f.rows.empty() ? "" : where(f, "") + ".")
+             ) +
+             (f.reason.empty() ? "" : paragraph(fmt::format("{}: {}.", words(f.verdict), f.reason))
+             ) +
+             (tasks.insert(task).second ? task : "") + numbers(r, f)}
     );
   }
-  page.verdict = fmt::format(
-      "Of {} claims {} hold, {} do not, {} are not shown.",
-      r.findings.size(),
-      count[Verdict::holds],
-      count[Verdict::does_not_hold],
-      count[Verdict::not_shown]
-  );
-  page.tone = count[Verdict::does_not_hold] > 0 ? Tone::bad
-              : count[Verdict::not_shown] > 0   ? Tone::open
-                                                : Tone::good;
+  page.verdict = sentence(r);
+  page.tone = count[Verdict::does_not_hold] > 0                          ? Tone::bad
+              : count[Verdict::not_shown] + count[Verdict::untested] > 0 ? Tone::open
+                                                                         : Tone::good;
   page.origin = {{"command", command}};
   return html(page);
 }

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "core/number.h"
 #include "report/assets.h"
 #include "report/palette.h"
+#include "report/rich_text.h"
 
 namespace horner {
 namespace {
@@ -42,11 +45,18 @@ std::string head_cell(const Column& column, bool number) {
   );
 }
 
-std::string body_cell(const Cell& cell, bool number) {
-  std::string kind = number                  ? "number"
-                     : cell.colour != -1     ? "mixer"
-                     : cell.text.size() > 40 ? "long"
-                                             : "";
+bool is_long(const Cell& cell) { return cell.text.size() > 40; }
+
+// Whether a table has sentences: then a phone shows each cell in a line of its own (page.css).
+bool stacks(const SortTable& table) {
+  return std::any_of(table.rows.begin(), table.rows.end(), [](const std::vector<Cell>& row) {
+    return std::any_of(row.begin(), row.end(), is_long);
+  });
+}
+
+// `column`: the name of its column, where the table stacks.
+std::string body_cell(const Cell& cell, bool number, const std::string& column) {
+  std::string kind = number ? "number" : cell.colour != -1 ? "mixer" : is_long(cell) ? "long" : "";
   if (cell.tone != Tone::plain)
     kind += std::string(kind.empty() ? "" : " ") + tone_class(cell.tone);
   const std::string key =
@@ -55,19 +65,19 @@ std::string body_cell(const Cell& cell, bool number) {
       cell.colour == -1 ? ""
                         : fmt::format(R"(<i class="swatch {}"></i>)", colour_class(cell.colour));
   return fmt::format(
-      "<td{}{}>{}{}{}</td>",
+      "<td{}{}{}>{}{}{}</td>",
       kind.empty() ? "" : fmt::format(R"( class="{}")", kind),
       key,
+      column.empty() ? "" : fmt::format(R"( data-column="{}")", escape(column)),
       dot,
-      escape(cell.text),
-      cell.note.empty() ? "" : "<small>" + escape(cell.note) + "</small>"
+      rich(cell.text),
+      cell.note.empty() ? "" : "<small>" + rich(cell.note) + "</small>"
   );
 }
 
 std::string captioned(const std::string& picture, const std::string& caption) {
   return "<figure>" + picture +
-         (caption.empty() ? "" : "<figcaption>" + escape(caption) + "</figcaption>") +
-         "</figure>\n";
+         (caption.empty() ? "" : "<figcaption>" + rich(caption) + "</figcaption>") + "</figure>\n";
 }
 
 // The first few, the rest on a click.
@@ -91,11 +101,11 @@ std::string better_words(Better better) {
   return "";
 }
 
-std::string paragraph(const std::string& text) { return "<p>" + escape(text) + "</p>\n"; }
+std::string paragraph(const std::string& text) { return "<p>" + rich(text) + "</p>\n"; }
 
 std::string list(const std::vector<std::string>& lines) {
   std::string text = "<ul>\n";
-  for (const std::string& line : lines) text += "<li>" + escape(line) + "</li>\n";
+  for (const std::string& line : lines) text += "<li>" + rich(line) + "</li>\n";
   return text + "</ul>\n";
 }
 
@@ -104,9 +114,10 @@ std::string code(const std::string& text) {
 }
 
 std::string sortable(const SortTable& table) {
-  std::string text = R"(<div class="scroll"><table class="sorts">)";
-  if (!table.caption.empty())
-    text += "<caption><span>" + escape(table.caption) + "</span></caption>";
+  const bool stacked = stacks(table);
+  std::string text =
+      fmt::format(R"(<div class="scroll"><table class="sorts{}">)", stacked ? " stacks" : "");
+  if (!table.caption.empty()) text += "<caption><span>" + rich(table.caption) + "</span></caption>";
   text += "<thead><tr>";
   std::vector<bool> number;
   for (size_t i = 0; i < table.head.size(); ++i) {
@@ -118,7 +129,11 @@ std::string sortable(const SortTable& table) {
     const std::string key = r < table.keys.size() ? table.keys[r] : "";
     text += key.empty() ? "<tr>" : fmt::format(R"(<tr data-key="{}">)", escape(key));
     for (size_t i = 0; i < table.rows[r].size(); ++i)
-      text += body_cell(table.rows[r][i], i < number.size() && number[i]);
+      text += body_cell(
+          table.rows[r][i],
+          i < number.size() && number[i],
+          stacked && i < table.head.size() ? table.head[i].name : ""
+      );
     text += "</tr>\n";
   }
   return text + "</tbody></table></div>\n";
@@ -126,9 +141,26 @@ std::string sortable(const SortTable& table) {
 
 std::string facts(const std::vector<std::pair<std::string, std::string>>& pairs) {
   std::string text = "<dl>\n";
-  for (const auto& [name, value] : pairs)
-    text += "<dt>" + escape(name) + "</dt><dd>" + escape(value) + "</dd>\n";
+  for (const auto& [name, value] : pairs) {
+    text += "<dt>" + escape(name) + "</dt><dd>";
+    std::istringstream words(value);
+    for (std::string word; words >> word;) text += "<span>" + rich(word) + "</span> ";
+    text += "</dd>\n";
+  }
   return text + "</dl>\n";
+}
+
+std::string boxes(const std::vector<TokenBox>& tokens, const std::string& caption) {
+  const bool roles = std::any_of(tokens.begin(), tokens.end(), [](const TokenBox& token) {
+    return !token.role.empty();
+  });
+  std::string text = "<ol class=\"tokens\">";
+  for (const TokenBox& token : tokens)
+    text += (token.role.empty() ? "<li>" : "<li class=\"" + escape(token.role) + "\">") +
+            (roles ? "<small>" + escape(token.role) + "</small>" : "") + "<b>" +
+            escape(token.text) + "</b>" +
+            (token.below.empty() ? "" : "<i>" + escape(token.below) + "</i>") + "</li>";
+  return captioned(text + "</ol>", caption);
 }
 
 std::string figure(const Chart& chart, const std::string& caption) {
@@ -143,10 +175,26 @@ std::string figure(const HeatMap& map, const std::string& caption) {
   return captioned(svg(map), caption);
 }
 
+std::string figure(const HeadGrid& grid, const std::string& caption) {
+  return captioned(svg(grid), caption);
+}
+
 std::string side_by_side(const std::vector<std::string>& pieces) {
   std::string text = R"(<div class="beside">)";
   for (const std::string& piece : pieces) text += piece;
   return text + "</div>\n";
+}
+
+void drop_empty_columns(SortTable& table) {
+  for (size_t c = table.head.size(); c-- > 0;) {
+    const bool empty = !table.rows.empty() &&
+                       std::all_of(table.rows.begin(), table.rows.end(), [&](const auto& row) {
+                         return row[c].text == "-";
+                       });
+    if (!empty) continue;
+    table.head.erase(table.head.begin() + ptrdiff_t(c));
+    for (auto& row : table.rows) row.erase(row.begin() + ptrdiff_t(c));
+  }
 }
 
 std::string folded(const std::string& summary, const std::string& body) {
@@ -186,12 +234,11 @@ std::string html(const Page& page) {
       escape(page.title),
       picture_css.text,
       page_css.text,
-      escape(page.title)
+      rich(page.title)
   );
   if (!page.verdict.empty())
-    text += fmt::format(
-        "<p class=\"verdict {}\">{}</p>\n", tone_class(page.tone), escape(page.verdict)
-    );
+    text +=
+        fmt::format("<p class=\"verdict {}\">{}</p>\n", tone_class(page.tone), rich(page.verdict));
   text += warnings(page.warnings);
   for (const Section& section : page.sections) {
     text += "<section>\n<h2>" + escape(section.title) + "</h2>\n" + section.body + "</section>\n";

@@ -70,13 +70,22 @@ std::string code(const std::string& text);
 std::string sortable(const SortTable&);
 std::string facts(const std::vector<std::pair<std::string, std::string>>&);
 
+// Tokens as boxes that wrap at any width. Below a token stands what is required there; empty: nothing is. Above it stands its
+// role ("key"), where some have one.
+struct TokenBox {
+  std::string text, below = {}, role = {};
+};
+std::string boxes(const std::vector<TokenBox>&, const std::string& caption);
+
 // Pictures with their captions. A chart is drawn wide and narrow; the screen decides which is shown.
 std::string figure(const Chart&, const std::string& caption = "");
 std::string figure(const Bars&, const std::string& caption = "");
 std::string figure(const HeatMap&, const std::string& caption = "");
+std::string figure(const HeadGrid&, const std::string& caption = "");
 
 // These take pieces: side by side, what opens on a click.
 std::string side_by_side(const std::vector<std::string>& pieces);
+void drop_empty_columns(SortTable& table);  // those in which every cell is "-"
 std::string folded(const std::string& summary, const std::string& body);
 
 Cell cell(double x);        // four digits

@@ -26,6 +26,21 @@ TEST(Html, TableKeepsNumbersToSortBy) {
   EXPECT_EQ(cell_interval(.5, .25).text, "0.5000 ± 0.2500");
 }
 
+// On a phone a table with sentences has a line per cell, after the name of its column.
+TEST(Html, SentencesStackOnAPhone) {
+  const std::string sentence(41, 'x');
+  const std::string text = sortable({{"claim", "why"}, {{{"orders"}, {sentence}}}});
+  EXPECT_NE(text.find("<table class=\"sorts stacks\">"), std::string::npos);
+  EXPECT_NE(text.find("<td data-column=\"claim\">orders</td>"), std::string::npos);
+  EXPECT_EQ(sortable({{"claim"}, {{{"orders"}}}}).find("stacks"), std::string::npos);
+}
+
+TEST(Html, TokensTellTheirRoles) {
+  const std::string text = boxes({{"7", "", "key"}, {"9", "", "value"}, {"7", "9", "key"}}, "");
+  EXPECT_NE(text.find("<li class=\"value\"><small>value</small><b>9</b></li>"), std::string::npos);
+  EXPECT_EQ(boxes({{"7"}}, "").find("<small>"), std::string::npos);
+}
+
 // The hashes are those of the text between the tags, or a browser would run nothing.
 TEST(Html, OnlyItsOwnScriptAndStylesRun) {
   const std::string text = html({"t", "v", {}, {}, {}});

@@ -4,19 +4,52 @@
 
 #include <algorithm>
 #include <cctype>
-
-#include "mixers/mixer.h"
+#include <string_view>
 
 namespace horner {
 
-int listed_colour(const std::string& mixer) {
-  std::string name = mixer.substr(0, mixer.find_first_of(": ,"));
-  for (char& c : name) c = char(std::tolower(static_cast<unsigned char>(c)));  // papers write GLA
-  const auto& list = mixers();
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (list[i].name == name) return int(i) % kColours;
+namespace {
+
+struct Slot {
+  std::string_view mixer;
+  int colour;
+};
+// A mixer keeps its slot for ever: published pictures show it. A new mixer takes a free one.
+constexpr Slot kSlots[] = {
+    {"softmax", 0},  {"taylor", 1},  {"window", 2},         {"linear", 3},
+    {"deltanet", 4}, {"gla", 5},     {"mlstm", 7},          {"hybrid", 17},
+    {"mamba2", 9},   {"retnet", 10}, {"gated_deltanet", 6}, {"centres", 11},
+    {"kda", 12},     {"metala", 13}, {"luna", 14},          {"norm_attention", 15},
+    {"s6", 16},      {"rg_lru", 8},  {"qlstm", 18},         {"two_mamba", 19},
+    {"inline", 20},  {"conv", 21},   {"order", 1},  // "order 4": a series, taylor
+};
+
+// "Norm attention K=4" as a name of the list is written: "norm_attention_k=4".
+std::string as_name(const std::string& text) {
+  std::string name;
+  for (const char c : text)  // papers write GLA
+    name += c == ' ' ? '_' : char(std::tolower(static_cast<unsigned char>(c)));
+  return name;
+}
+
+bool begins_with_word(const std::string& text, std::string_view word) {
+  return text.starts_with(word) &&
+         (text.size() == word.size() ||
+          std::string_view("_:,").find(text[word.size()]) != std::string_view::npos);
+}
+
+}  // namespace
+
+int listed_colour(const std::string& label) {
+  const std::string name = as_name(label);
+  int colour = kGrey;
+  size_t longest = 0;
+  for (const Slot& slot : kSlots) {
+    if (slot.mixer.size() <= longest || !begins_with_word(name, slot.mixer)) continue;
+    longest = slot.mixer.size();
+    colour = slot.colour;
   }
-  return kGrey;
+  return colour;
 }
 
 int mixer_colour(const std::string& mixer) {

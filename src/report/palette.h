@@ -1,4 +1,4 @@
-// One colour per mixer in all pages: its place on THE list of mixers is its slot of the palette (picture.css).
+// One colour per mixer in all pages: a table of names gives its slot of the palette (picture.css).
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ constexpr int kGrey = -2;  // what no mixer made: baselines, a cache to compare 
 
 // Of "gla", "gla:heads=2" or "conv gla", the last of a pattern.
 int mixer_colour(const std::string& mixer);
-int listed_colour(const std::string& mixer);  // kGrey where no mixer of the list has that name
+int listed_colour(const std::string& label
+);  // of the mixer it begins with, "Norm attention K=4"; kGrey: none
 // Of mixers in one picture: the second and third of one slot get a tint of it.
 std::vector<int> mixer_colours(const std::vector<std::string>& mixers);
 

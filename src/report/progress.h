@@ -6,10 +6,16 @@
 
 namespace horner {
 
+// Writes to stderr. A closed or full stderr is not a reason to stop the work.
+void show_status(const std::string& text);
+
+// In the place of the last line of the terminal; what does not fit its width is left out.
+void show_line(const std::string& line);
+
 class Progress {
  public:
-  explicit Progress(size_t total);
-  ~Progress();  // clears the line
+  Progress(size_t total, std::string unit);  // of what: "steps", "checks"
+  ~Progress();                               // clears the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -18,6 +24,7 @@ class Progress {
 
  private:
   size_t total_;
+  std::string unit_;
   bool terminal_;
   std::string part_;
   std::chrono::steady_clock::time_point start_, drawn_;

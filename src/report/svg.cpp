@@ -56,15 +56,49 @@ std::string open_group(int colour, const std::string& key) {
   );
 }
 
+namespace {
+
+// A picture inside another one.
+std::string placed(const std::string& picture, double x, double y) {
+  return fmt::format(
+      "<svg x=\"{:g}\" y=\"{:g}\"{}", x, y, picture.substr(std::string("<svg").size())
+  );
+}
+
+double size_of(const std::string& picture, const std::string& name) {  // name: width or height
+  const std::string before = " " + name + "=\"";
+  return std::stod(picture.substr(picture.find(before) + before.size()));
+}
+
+}  // namespace
+
 std::string stacked(const std::string& title, const std::vector<std::string>& pictures) {
   std::string inside;
   double height = 0;
   for (const std::string& picture : pictures) {
-    const size_t at = picture.find("height=\"");
-    inside += fmt::format("<svg y=\"{:g}\"{}", height, picture.substr(std::string("<svg").size()));
-    height += std::stod(picture.substr(at + std::string("height=\"").size()));
+    inside += placed(picture, 0, height);
+    height += size_of(picture, "height");
   }
   return open_picture(title, std::max(height, 1.0), Width::wide) + inside + "</svg>";
+}
+
+std::string tiled(
+    const std::string& title, const std::vector<std::string>& pictures, size_t columns
+) {
+  constexpr double kBetween = 16;
+  std::string inside;
+  double width = 1, top = 0;
+  for (size_t first = 0; first < pictures.size(); first += columns) {
+    double left = 0, tallest = 0;
+    for (size_t i = first; i < std::min(first + columns, pictures.size()); ++i) {
+      inside += placed(pictures[i], left, top);
+      left += size_of(pictures[i], "width") + kBetween;
+      tallest = std::max(tallest, size_of(pictures[i], "height"));
+    }
+    width = std::max(width, left - kBetween);
+    top += tallest + kBetween;
+  }
+  return open_picture(title, std::max(top, 1.0), width, "wide") + inside + "</svg>";
 }
 
 std::string svg_file(const std::string& picture) {

@@ -61,15 +61,29 @@ struct HeatMap {
   bool by_row = true;  // colours in proportion to the largest of their row, else of the map
 };
 
+// One number for each head of each layer, from pale to full colour. A cell tells its number; NaN stays empty.
+struct HeadGrid {
+  std::string title, unit;  // unit: what follows a number, " tokens"
+  int64_t layers = 0, heads = 0;
+  std::vector<double> values = {};       // (layers,heads), row-major
+  double low = 0, high = 1;              // the palest and the fullest
+  std::string most = {};                 // what the bar says at its full end; empty: high
+  std::vector<std::string> titles = {};  // of cells; empty: made from the number
+};
+
 // A narrow chart is for a phone: 360 units wide, names in a legend below.
 enum class Width { wide, narrow };
 
 std::string svg(const Chart&, Width width = Width::wide);
 std::string svg(const Bars&, Width width = Width::wide);
 std::string svg(const HeatMap&);
+std::string svg(const HeadGrid&);
 
-// One below the other, as one.
+// One below the other, as one; and in rows of so many.
 std::string stacked(const std::string& title, const std::vector<std::string>& pictures);
+std::string tiled(
+    const std::string& title, const std::vector<std::string>& pictures, size_t columns
+);
 std::string svg_file(const std::string& picture);  // a file of its own
 
 std::string escape(const std::string& text);  // for XML and HTML, in text and in attributes

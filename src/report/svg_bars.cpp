@@ -6,19 +6,26 @@
 namespace horner {
 namespace {
 
+constexpr double kNames = 300;  // units that a name may take before it is broken
+
 class BarDrawing {
  public:
   BarDrawing(const Bars& bars, Width width)
-      : b_(bars), width_(width), title_(lines_of(bars.title, units(width))) {
+      : b_(bars), width_(width), title_(title_lines(bars.title, units(width))) {
     const bool narrow = width == Width::narrow;
-    step_ = narrow ? 48 : 30;
-    top_ = 16 + 18 * double(title_.size());
-    bottom_ = top_ + step_ * double(b_.bars.size());
+    top_ = bottom_ = 16 + 18 * double(title_.size());
+    for (const Bars::Bar& bar : b_.bars) {
+      names_.push_back(lines_of(bar.name, narrow ? units(width) - 10 : kNames));
+      const double lines = double(names_.back().size());
+      starts_.push_back(bottom_);
+      bottom_ += narrow ? 32 + 16 * lines : std::max(30.0, 8 + 16 * lines);
+    }
     double left = 30, end = 60;
     std::vector<double> values;
     if (!b_.value.log) values.push_back(0);
-    for (const Bars::Bar& bar : b_.bars) {
-      left = std::max(left, text_width(bar.name) + 12);
+    for (size_t i = 0; i < b_.bars.size(); ++i) {
+      const Bars::Bar& bar = b_.bars[i];
+      for (const std::string& line : names_[i]) left = std::max(left, text_width(line) + 12);
       end = std::max(end, text_width(bar.text) + 20);
       for (const double x : {bar.value, bar.low, bar.high}) values.push_back(x);
     }
@@ -33,11 +40,12 @@ class BarDrawing {
     std::string text = open_picture(b_.title, bottom_ + 32 + 16 * double(label.size()), width_) +
                        title_at_top(title_);
     for (const double tick : scale_.ticks) {
-      text += line_at(px(tick), top_, px(tick), bottom_, "grid");
+      text += strip(px(tick), "grid");
       text += text_at(px(tick), bottom_ + 18, "middle", "soft", tick_text(b_.value, tick));
     }
-    for (size_t i = 0; i < b_.bars.size(); ++i) text += bar(b_.bars[i], top_ + step_ * double(i));
-    text += line_at(origin_, top_, origin_, bottom_, "axis");
+    std::string bars;
+    for (size_t i = 0; i < b_.bars.size(); ++i) bars += bar(i);
+    text += bars + strip(origin_, "axis");
     for (size_t i = 0; i < label.size(); ++i)
       text += text_at(units(width_) / 2, bottom_ + 38 + 16 * double(i), "middle", "soft", label[i]);
     return text + "</svg>";
@@ -46,12 +54,35 @@ class BarDrawing {
  private:
   double px(double x) const { return left_ + scale_.place(x) * (right_ - left_); }
 
-  std::string bar(const Bars::Bar& bar, double y) const {
+  double end_of(size_t i) const { return i + 1 < starts_.size() ? starts_[i + 1] : bottom_; }
+  double top_of(size_t i) const {  // of the bar itself
+    return width_ == Width::narrow ? starts_[i] + 6 + 16 * double(names_[i].size())
+                                   : (starts_[i] + end_of(i)) / 2 - 10;
+  }
+
+  // A line from top to bottom; on a phone it leaves out the names.
+  std::string strip(double x, const char* kind) const {
+    if (width_ == Width::wide) return line_at(x, top_, x, bottom_, kind);
+    std::string text;
+    for (size_t i = 0; i < starts_.size(); ++i)
+      text += line_at(x, top_of(i) - 2, x, end_of(i) - 2, kind);
+    return text;
+  }
+
+  std::string bar(size_t i) const {
+    const Bars::Bar& bar = b_.bars[i];
     const bool narrow = width_ == Width::narrow;
-    const double top = y + (narrow ? 22 : 5), middle = top + 10;
+    const double top = top_of(i), middle = top + 10, lines = double(names_[i].size());
     std::string text = open_group(bar.colour, bar.name);
-    text += narrow ? text_at(2, y + 16, "start", "", bar.name)
-                   : text_at(left_ - 8, middle + 4.5, "end", "", bar.name);
+    for (size_t n = 0; n < names_[i].size(); ++n)
+      text += narrow ? text_at(2, starts_[i] + 16 + 16 * double(n), "start", "", names_[i][n])
+                     : text_at(
+                           left_ - 8,
+                           middle + 4.5 + 16 * (double(n) - (lines - 1) / 2),
+                           "end",
+                           "",
+                           names_[i][n]
+                       );
     if (!scale_.shows(bar.value)) {
       const std::string shown = bar.text.empty() ? "-" : bar.text;
       return text + text_at(left_ + 6, middle + 4.5, "start", "soft", shown) + "</g>";
@@ -82,7 +113,9 @@ class BarDrawing {
   Width width_;
   std::vector<std::string> title_;
   Scale scale_;
-  double step_, top_, bottom_, left_, right_, origin_;
+  std::vector<std::vector<std::string>> names_;  // of the bars, in lines
+  std::vector<double> starts_;                   // y of each bar's row
+  double top_, bottom_, left_, right_, origin_;
 };
 
 }  // namespace

@@ -17,7 +17,11 @@ bool overlap(const Box& a, const Box& b) {
 class Drawing {
  public:
   Drawing(const Chart& chart, Width width)
-      : c_(chart), width_(width), title_(lines_of(chart.title, units(width))) {
+      : c_(chart),
+        width_(width),
+        title_(title_lines(chart.title, units(width))),
+        y_label_(lines_of(chart.y.label, units(width))),
+        x_label_(lines_of(chart.x.label, units(width) - 60)) {
     std::vector<double> xs, ys;
     double longest = 0;
     for (size_t i = 0; i < c_.series.size(); ++i) {
@@ -32,7 +36,7 @@ class Drawing {
     const bool narrow = width == Width::narrow;
     labels_ = c_.labels && !narrow && named_.size() > 1;
     legend_ = c_.legend || (narrow && named_.size() > 1);
-    top_ += 18 * double(title_.size() - 1);
+    top_ += 18 * double(title_.size() - 1) + 16 * double(y_label_.size() - 1);
     bottom_ = top_ + (narrow ? 220 : 300);
     x_ = make_scale(c_.x, xs, narrow ? 4 : 6);
     y_ = make_scale(c_.y, ys, 5);
@@ -47,8 +51,12 @@ class Drawing {
 
   std::string draw() {
     const double below = legend_ ? legend_height() : 0;
-    std::string body = open_picture(c_.title, bottom_ + 52 + below, width_) + title_at_top(title_);
-    body += text_at(0, top_ - 12, "start", "soft", c_.y.label);
+    std::string body =
+        open_picture(c_.title, bottom_ + label_end() + below, width_) + title_at_top(title_);
+    for (size_t i = 0; i < y_label_.size(); ++i)
+      body += text_at(
+          0, top_ - 12 - 16 * double(y_label_.size() - 1 - i), "start", "soft", y_label_[i]
+      );
     body += axes();
     for (size_t i = 0; i < c_.series.size(); ++i) body += series(i);
     if (labels_) body += names();
@@ -57,6 +65,7 @@ class Drawing {
   }
 
  private:
+  double label_end() const { return 52 + 16 * double(x_label_.size() - 1); }  // below bottom_
   double px(double x) const { return left_ + x_.place(x) * (right_ - left_); }
   double py(double y) const { return bottom_ - y_.place(y) * (bottom_ - top_); }
   bool shown(const Point& p) const { return x_.shows(p.x) && y_.shows(p.y); }
@@ -77,7 +86,11 @@ class Drawing {
       text += text_at(px(tick), bottom_ + 20, "middle", "soft", tick_text(c_.x, tick));
     }
     text += line_at(left_, bottom_, right_, bottom_, "axis");
-    return text + text_at((left_ + right_) / 2, bottom_ + 42, "middle", "soft", c_.x.label);
+    for (size_t i = 0; i < x_label_.size(); ++i)
+      text += text_at(
+          (left_ + right_) / 2, bottom_ + 42 + 16 * double(i), "middle", "soft", x_label_[i]
+      );
+    return text;
   }
 
   std::string title(const Line& s, const Point& p) const {
@@ -206,7 +219,7 @@ class Drawing {
     for (size_t n = 0; n < named_.size(); ++n) {
       const Line& s = c_.series[named_[n]];
       const double x = legend_step() * double(n % legend_columns()),
-                   y = bottom_ + 64 + 20 * double(n / legend_columns());
+                   y = bottom_ + label_end() + 12 + 20 * double(n / legend_columns());
       text += open_series(named_[n]);
       text +=
           s.marks
@@ -219,8 +232,8 @@ class Drawing {
 
   const Chart& c_;
   Width width_;
-  std::vector<std::string> title_;
-  std::vector<size_t> named_;  // series with a name
+  std::vector<std::string> title_, y_label_, x_label_;  // in lines
+  std::vector<size_t> named_;                           // series with a name
   bool labels_ = true, legend_ = false;
   Scale x_, y_;
   double left_ = 40, right_ = 0, top_ = 56, bottom_ = 0;

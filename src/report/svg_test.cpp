@@ -34,6 +34,27 @@ TEST(Axis, LogTicks) {
   EXPECT_EQ(tick_text({"state", true, 2, true}, 16384), "16 KiB");
 }
 
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Axis, BytesHaveTicksOfPowersOfTwo) {
+  Axis bytes{"state"};
+  bytes.bytes = true;
+  for (const double tick : make_scale(bytes, {0, 60000}, 4).ticks)
+    EXPECT_EQ(std::fmod(tick, 1024), 0) << tick;
+}
+
+// Names of bars on a phone stand above them: no axis crosses a name, and long ones are broken.
+TEST(Svg, AxisOfBarsLeavesOutNames) {
+  const Bars bars{"t", {"x"}, {{"a", 1}, {std::string(30, 'n') + " " + std::string(30, 'm'), 2}}};
+  const std::string narrow = svg(bars, Width::narrow);
+  EXPECT_EQ(count(narrow, "class=\"axis\""), 2u);
+  EXPECT_NE(narrow.find(">" + std::string(30, 'm') + "</text>"), std::string::npos);
+}
+
 TEST(Svg, EscapesEveryText) {
   const std::string bad = "<a href=\"x\">&'\x01\xff";
   EXPECT_EQ(escape(bad), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\xEF\xBF\xBD");
@@ -43,12 +64,6 @@ TEST(Svg, EscapesEveryText) {
     EXPECT_EQ(picture.find("<a"), std::string::npos);
     EXPECT_EQ(picture.find('\x01'), std::string::npos);
   }
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t n = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
 }
 
 TEST(Svg, ChartSkipsWhatAnAxisCannotShow) {
@@ -93,6 +108,21 @@ TEST(Svg, MapAveragesBlocksAndShowsSigns) {
   EXPECT_THROW(svg(HeatMap{"t", "t", "s", 2, 2, {1}}), UsageError);
 }
 
+TEST(Svg, HeadGridHasACellForEachNumber) {
+  HeadGrid grid{"Distance", " tokens", 2, 3, {1, 2, 3, 4, std::nan(""), 11}};
+  grid.low = 1;
+  grid.high = 11;
+  const std::string picture = svg(grid);
+  EXPECT_EQ(count(picture, "class=\"cell\""), 5u);  // NaN stays empty
+  EXPECT_NE(picture.find("<title>layer 1, head 2: 11 tokens<"), std::string::npos);
+  EXPECT_NE(picture.find("fill-opacity=\"0.06\" x=\"44.0\" y=\"44.0\""), std::string::npos);
+  EXPECT_THROW(svg(HeadGrid{"d", "", 2, 2, {1}}), UsageError);
+  const std::string rows = tiled("all", {picture, picture, picture}, 2);  // each 360 x 136
+  EXPECT_NE(rows.find("width=\"736\" height=\"304\""), std::string::npos) << rows.substr(0, 200);
+  EXPECT_NE(rows.find("<svg x=\"376\" y=\"0\""), std::string::npos);
+  EXPECT_NE(rows.find("<svg x=\"0\" y=\"152\""), std::string::npos);
+}
+
 TEST(Svg, FileStandsAlone) {
   const std::string file = svg_file(svg(Chart{"t", {"x"}, {"y"}, {{"a", {{0, 1}, {1, 2}}}}}));
   EXPECT_EQ(file.find("<svg xmlns=\"http://www.w3.org/2000/svg\""), 0u);
@@ -104,7 +134,7 @@ TEST(Svg, StacksOneBelowTheOther) {
                     two = svg(Bars{"two", {"x"}, {{"b", 2}}});
   const std::string all = stacked("both", {one, two});  // each is 34 + 30 + 48 high
   EXPECT_NE(all.find("height=\"224\""), std::string::npos) << all.substr(0, 200);
-  EXPECT_NE(all.find("<svg y=\"112\""), std::string::npos);
+  EXPECT_NE(all.find("<svg x=\"0\" y=\"112\""), std::string::npos);
 }
 
 }  // namespace

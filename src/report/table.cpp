@@ -6,24 +6,54 @@
 #include <cctype>
 #include <string_view>
 
+#include "report/terminal.h"
+
 namespace horner {
 namespace {
 
 std::vector<size_t> widths(const Table& table) {
   std::vector<size_t> width;
-  for (const std::string& cell : table.head) width.push_back(cell.size());
+  for (const std::string& cell : table.head) width.push_back(columns_of(cell));
   for (const auto& row : table.rows) {
-    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+    for (size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], columns_of(row[i]));
   }
   return width;
 }
 
-std::string line(const std::vector<std::string>& cells, const std::vector<size_t>& width) {
-  std::string text;
-  for (size_t i = 0; i < cells.size(); ++i) {
-    text += i + 1 < cells.size() ? fmt::format("{:<{}}  ", cells[i], width[i]) : cells[i];
+constexpr size_t kLeast = 9;  // letters of a column that is made narrower
+
+// Takes letters from the widest column until all of them and the gaps between them fit.
+void narrow(std::vector<size_t>& width, size_t most) {
+  size_t total = 2 * (width.size() - 1);
+  for (const size_t w : width) total += w;
+  while (total > most) {
+    size_t& widest = *std::max_element(width.begin(), width.end());
+    if (widest <= kLeast) return;
+    --widest;
+    --total;
   }
-  return text + "\n";
+}
+
+// One row; as many lines as its tallest cell has.
+std::string line(const std::vector<std::string>& cells, const std::vector<size_t>& width) {
+  std::vector<std::vector<std::string>> parts;
+  size_t height = 1;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    parts.push_back(wrapped_lines(cells[i], width[i]));
+    height = std::max(height, parts.back().size());
+  }
+  std::string text;
+  for (size_t n = 0; n < height; ++n) {
+    std::string one;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      const std::string part = n < parts[i].size() ? parts[i][n] : "";
+      one += part;
+      if (i + 1 < cells.size()) one.append(width[i] - columns_of(part) + 2, ' ');
+    }
+    if (n > 0) one.erase(one.find_last_not_of(' ') + 1);
+    text += one + "\n";
+  }
+  return text;
 }
 
 std::string markdown_line(const std::vector<std::string>& cells) {
@@ -42,8 +72,27 @@ std::string markdown_line(const std::vector<std::string>& cells) {
 
 }  // namespace
 
-std::string Table::text() const {
-  const std::vector<size_t> width = widths(*this);
+std::vector<std::string> wrapped_lines(const std::string& text, size_t letters) {
+  std::vector<std::string> lines;
+  std::string rest = text;
+  while (columns_of(rest) > letters) {
+    const std::string head = clipped(rest, letters + 1);  // a space may follow a full line
+    size_t end = head.rfind(' '), next = end + 1;
+    if (end == std::string::npos || end == 0) {
+      const std::string full = clipped(rest, letters);
+      const size_t comma = full.find_last_of(",|");  // "|": of choices
+      end = next = comma == std::string::npos ? full.size() : comma + 1;
+    }
+    lines.push_back(rest.substr(0, end));
+    rest.erase(0, next);
+  }
+  if (!rest.empty() || lines.empty()) lines.push_back(rest);
+  return lines;
+}
+
+std::string Table::text(size_t most) const {
+  std::vector<size_t> width = widths(*this);
+  if (most > 0) narrow(width, most);
   std::vector<std::string> rule;
   for (const size_t w : width) rule.emplace_back(w, '-');
   std::string all = line(head, width) + line(rule, width);

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+
+#include "report/maths.h"
 
 namespace horner::theory {
 namespace {
@@ -40,10 +43,12 @@ Chart trajectories(const Report& report, const std::string& kind) {
   Chart chart{
       .title = "Training: " + kind + " covariance",
       .x = {.label = "time"},
-      .y = {.label = "R_inf of the parameters, lower is better", .log = true}};
+      .y = {.label = "R∞ of the parameters, lower is better", .log = true}};
   int colour = 0;
+  double end = 0;
   for (const Trajectory& t : report.trajectories) {
     if (t.covariance != kind) continue;
+    if (!t.time.empty()) end = std::max(end, t.time.back());
     Line series{.name = t.L == 0 ? "linear flow" : fmt::format("L = {}", t.L), .colour = colour++};
     series.marks = false;
     series.dashed = t.L == 0;
@@ -51,6 +56,8 @@ Chart trajectories(const Report& report, const std::string& kind) {
       if (t.risk[i] >= 1e-6) series.points.push_back({.x = t.time[i], .y = t.risk[i]});
     chart.series.push_back(series);
   }
+  chart.x.low = 0;
+  if (end > 0) chart.x.high = end;
   return chart;
 }
 
@@ -103,26 +110,60 @@ struct Words {
   const char *part, *title, *text;
 };
 
+constexpr const char* kMarks =
+    "Marks: measured, with intervals of 95 %. Dashed: the closed form. A solid line joins marks "
+    "for "
+    "which there is none, or one that only far longer prompts reach.";
+
+Section definitions() {
+  return {
+      "What is compared",
+      paragraph("Softmax attention over a prompt of L tokens, and what it tends to as L grows: a "
+                "linear function of the query.") +
+          maths("T_L = sum_i softmax_i(a x_i^T) x_i W, T = (m + a Gamma) W, a = z U") +
+          facts(
+              {{"xᵢ", "token i of the prompt, a row of d numbers drawn from N(m, Γ)"},
+               {"m, Γ", "mean and covariance of the tokens"},
+               {"z", "the query, which is not in the prompt"},
+               {"U", "the matrix that turns a query into logits: z U xᵢ⊤"},
+               {"a", "z U: the logits are a xᵢ⊤"},
+               {"W", "the matrix of values"},
+               {"T", "the output: with index L at length L, without one its limit"}}
+          )};
+}
+
+std::string regression_words() {
+  return maths("y_i = x_i w^T, prediction = b sum_i softmax_i(x A x_i^T) y_i") +
+         facts(
+             {{"xᵢ, yᵢ", "the examples of the prompt; the xᵢ have mean 0 and covariance Σ"},
+              {"w", "the weights to be found, drawn anew for each prompt"},
+              {"A, b", "what the layer learns: its U and its W"},
+              {"t",
+               "any number above 0: the layers A = tΣ⁻¹, b = 1/t predict exactly in the limit"},
+              {"c", "the t in which gradient descent of the limit ends: tr(Σ⁻²)^(-1/4)"},
+              {"R∞", "the risk with an endless prompt: half the mean squared error"}}
+         );
+}
+
 const Words kWords[] = {
     {"concentration",
      "One query, longer and longer prompts",
-     "Softmax over L Gaussian tokens against its limit (m + a Gamma) W, and its gradients against "
-     "theirs. Marks: measured, with intervals of 95 %. Dashed: the closed leading term, which "
-     "holds once L is far above exp(sd^2), sd being the standard deviation of the logits."},
+     "Softmax over L Gaussian tokens against its limit (m + aΓ)W, and its gradients against "
+     "theirs. The closed form is the leading term, which holds once L is far above exp(sd²), sd "
+     "being the standard deviation of the logits."},
     {"random query",
      "Random queries",
      "With z ~ N(0, I) large queries dominate: the exponent falls smoothly from 1 as the logits "
      "grow, and nothing marks the scale at which the leading constant stops to exist."},
     {"regression",
      "In-context regression at given parameters",
-     "A = t Sigma^-1, b = 1/t predicts exactly in the limit, whatever t is. At finite L a small t "
+     "A = tΣ⁻¹, b = 1/t predicts exactly in the limit, whatever t is. At finite L a small t "
      "has the closed risk; the scale t = c, in which the flow ends, falls more slowly."},
     {"dynamics",
      "Training at length L",
      "Gradient descent of softmax on fresh prompts of L tokens beside that of its linear limit, "
-     "same start and steps. R_inf tells how good the parameters would be with an endless prompt. "
-     "Once "
-     "the limit is learnt, softmax drifts on along A = t Sigma^-1, b = 1/t towards smaller t."},
+     "same start and steps. R∞ tells how good the parameters would be with an endless prompt. "
+     "Once the limit is learnt, softmax drifts on along A = tΣ⁻¹, b = 1/t towards smaller t."},
 };
 
 }  // namespace
@@ -170,15 +211,27 @@ std::vector<NamedChart> charts(const Report& report) {
 
 Page page(const Report& report) {
   Page page{.title = "horner theory"};
-  page.verdict = "Softmax over a long Gaussian prompt is linear attention: " + verdict(report);
+  page.verdict =
+      "Does softmax over a long Gaussian prompt become linear attention? " + verdict(report);
   bool all = true;
   for (const Claim& c : report.claims) {
     all = all && c.verdict() == "holds";
     if (c.verdict() == "does not hold") page.warnings.push_back(c.sentence());
   }
+  const bool open = std::any_of(report.claims.begin(), report.claims.end(), [](const Claim& c) {
+    return c.verdict() == "not shown";
+  });
+  if (open)
+    page.verdict +=
+        " Not shown: the interval crosses an edge of what is expected; more --repeats would "
+        "decide.";
+  page.sections.push_back(definitions());
   page.tone = report.refuted() > 0 ? Tone::bad : all ? Tone::good : Tone::open;
   std::vector<std::string> pictures;
-  for (const NamedChart& named : charts(report)) pictures.push_back(figure(named.chart));
+  for (const NamedChart& named : charts(report)) {
+    const bool over_L = !starts_with(named.name, "training");
+    pictures.push_back(figure(named.chart, over_L ? kMarks : ""));
+  }
   size_t next = 0;
   for (const Words& words : kWords) {
     const size_t count = words.part == std::string("concentration") ? 2
@@ -190,7 +243,8 @@ Page page(const Report& report) {
     next += count;
     page.sections.push_back(
         {words.title,
-         paragraph(words.text) + own +
+         paragraph(words.text) +
+             (words.part == std::string("regression") ? regression_words() : "") + own +
              folded("Every number", sortable(curve_table(report, words.part)))}
     );
   }

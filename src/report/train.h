@@ -11,7 +11,7 @@ namespace horner {
 // One line that moves on a terminal; in a pipe a line now and then.
 class TrainProgress {
  public:
-  TrainProgress();
+  explicit TrainProgress(std::string metric);  // of validation
   TrainProgress(const TrainProgress&) = delete;
   TrainProgress& operator=(const TrainProgress&) = delete;
   ~TrainProgress();  // clears the line
@@ -19,6 +19,7 @@ class TrainProgress {
 
  private:
   bool terminal_;
+  std::string metric_;
   std::chrono::steady_clock::time_point shown_;
 };
 

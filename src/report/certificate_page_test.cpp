@@ -1,0 +1,56 @@
+#include "report/certificate_page.h"
+
+#include <gtest/gtest.h>
+
+#include "report/palette.h"
+
+namespace horner {
+namespace {
+
+TextScore score(double kl) {
+  TextScore s;
+  s.tokens = 10;
+  s.against = TextAgainst{.nats = 1, .same_top = .5, .kl = {kl, .001, 4}};
+  s.by_position = {{0, 8, 8, 1, kl}, {8, 16, 8, 1, kl}};
+  return s;
+}
+
+Certificate certificate() {
+  Certificate c;
+  c.teacher = "teacher";
+  c.to = "gla";
+  c.layers = 2;
+  c.score = score(.153);
+  c.window_only = score(.023);
+  c.states = {{128, 1024, 4096}};
+  return c;
+}
+
+TEST(CertificatePage, ConvertedHasTheColourOfItsMixer) {
+  const std::string text = html(certificate_page(certificate()));
+  const std::string group =
+      "<g class=\"" + colour_class(mixer_colour("gla")) + "\" data-key=\"converted\">";
+  EXPECT_NE(text.find(group), std::string::npos);
+  EXPECT_NE(text.find("KL in nats, lower is better"), std::string::npos);
+  EXPECT_NE(text.find("<math"), std::string::npos);
+}
+
+TEST(CertificatePage, SaysWhenTheWindowAloneIsBetter) {
+  Certificate c = certificate();
+  EXPECT_NE(
+      certificate_verdict(c).find("Its window alone is nearer to the teacher (KL 0.023"),
+      std::string::npos
+  );
+  c.window_only = score(.2);
+  EXPECT_EQ(certificate_verdict(c).find("window alone"), std::string::npos);
+}
+
+TEST(CertificatePage, NoSoftmaxLayerIsSaid) {
+  EXPECT_NE(
+      html(certificate_page(certificate())).find("<dt>softmax layers</dt><dd><span>none</span>"),
+      std::string::npos
+  );
+}
+
+}  // namespace
+}  // namespace horner

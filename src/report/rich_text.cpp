@@ -1,0 +1,73 @@
+#include "report/rich_text.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "report/svg.h"
+
+namespace horner {
+namespace {
+
+size_t digits(std::string_view text, size_t from) {
+  size_t n = 0;
+  while (from + n < text.size() && text[from + n] >= '0' && text[from + n] <= '9') ++n;
+  return n;
+}
+
+// "2512.11784" at `from`: how many letters it has; 0: it is no number of arXiv.
+size_t arxiv_number(std::string_view text, size_t from) {
+  if (digits(text, from) != 4 || from + 4 >= text.size() || text[from + 4] != '.') return 0;
+  const size_t rest = digits(text, from + 5);
+  return rest == 4 || rest == 5 ? 5 + rest : 0;
+}
+
+// Without the powers, which are raised already.
+std::string linked(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    if (const size_t n = text.compare(i, 6, "arXiv:") == 0 ? arxiv_number(text, i + 6) : 0) {
+      const std::string number = text.substr(i + 6, n);
+      out += fmt::format(R"(<a href="https://arxiv.org/abs/{0}">arXiv:{0}</a>)", number);
+      i += 6 + n;
+    } else {
+      out += text[i++];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string raised(const std::string& text) {
+  constexpr const char* kDigits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const size_t minus = text.compare(i, 2, "^-") == 0 ? 1 : 0;
+    const size_t n = text[i] == '^' ? digits(text, i + 1 + minus) : 0;
+    if (n == 0) {
+      out += text[i++];
+      continue;
+    }
+    if (minus == 1) out += "⁻";
+    for (size_t d = i + 1 + minus; d < i + 1 + minus + n; ++d) out += kDigits[text[d] - '0'];
+    i += 1 + minus + n;
+  }
+  return out;
+}
+
+std::string rich(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t open = text.find('`', at);
+    const size_t close = open == std::string::npos ? open : text.find('`', open + 1);
+    const size_t end = close == std::string::npos ? text.size() : open;
+    out += linked(escape(raised(text.substr(at, end - at))));
+    if (close == std::string::npos) break;
+    out += "<code>" + escape(text.substr(open + 1, close - open - 1)) + "</code>";
+    at = close + 1;
+  }
+  return out;
+}
+
+}  // namespace horner

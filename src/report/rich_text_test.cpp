@@ -1,0 +1,21 @@
+#include "report/rich_text.h"
+
+#include <gtest/gtest.h>
+
+namespace horner {
+namespace {
+
+TEST(RichText, CodeLinksAndPowers) {
+  EXPECT_EQ(rich("closed forms, `a < b^2`."), "closed forms, <code>a &lt; b^2</code>.");
+  EXPECT_EQ(rich("a ` alone"), "a ` alone");
+  EXPECT_EQ(
+      rich("Theory (arXiv:2512.11784)"),
+      "Theory (<a href=\"https://arxiv.org/abs/2512.11784\">arXiv:2512.11784</a>)"
+  );
+  EXPECT_EQ(rich("arXiv:own"), "arXiv:own");
+  EXPECT_EQ(raised("falls like L^-1, T^12, e^x"), "falls like L⁻¹, T¹², e^x");
+  EXPECT_EQ(rich("<b>^2"), "&lt;b&gt;²");
+}
+
+}  // namespace
+}  // namespace horner
