@@ -1,0 +1,176 @@
+#include "serve/named_states.h"
+
+#include <ATen/Functions.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include "core/file.h"
+#include "io/safetensors.h"
+#include "serve/api_error.h"
+
+namespace horner {
+namespace {
+
+constexpr const char* kEnding = ".safetensors";
+
+int64_t seconds_now() {
+  const auto time = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
+bool good_name(const std::string& name) {
+  const char* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !name.empty() && name.size() <= 100 && name[0] != '.' &&
+         name.find_first_not_of(letters) == name.npos;
+}
+
+}  // namespace
+
+void NamedStates::check_name(const std::string& name) {
+  if (!good_name(name))
+    throw ApiError(
+        400,
+        "invalid_name",
+        "a state's name has 1 to 100 letters, digits, '.', '_' or '-', and does not begin with '.'"
+    );
+}
+
+NamedStates::NamedStates(Runner& runner, std::string folder, std::string print, int64_t most)
+    : runner_(runner), folder_(std::move(folder)), fingerprint_(std::move(print)), most_(most) {
+  if (folder_.empty()) return;
+  make_folder(folder_);
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = file.path().stem();
+    if (file.path().extension() == kEnding && good_name(name)) read(name, file.path());
+  }
+}
+
+std::string NamedStates::path_of(const std::string& name) const {
+  return folder_ + "/" + name + kEnding;
+}
+
+const NamedState& NamedStates::at(const std::string& name) const {
+  const auto found = states_.find(name);
+  if (found == states_.end())
+    throw ApiError(404, "state_not_found", "there is no state '{}'", name);
+  return found->second;
+}
+
+void NamedStates::save(const std::string& name, NamedState state) {
+  check_name(name);
+  if (!states_.contains(name) && size() >= most_)
+    throw ApiError(
+        429, "too_many_states", "there are {} states already; delete one of them", most_
+    );
+  state.created = seconds_now();
+  states_[name] = std::move(state);
+  if (folder_.empty()) return;
+  write(name, path_of(name));
+  states_[name].on_disk = true;
+}
+
+void NamedStates::fork(const std::string& from, const std::string& to) {
+  const NamedState& old = at(from);
+  NamedState copy;
+  copy.tokens = old.tokens;
+  copy.read = old.read;
+  if (old.state) copy.state = runner_.fork(*old.state);
+  save(to, std::move(copy));
+}
+
+void NamedStates::roll_back(const std::string& name, int64_t tokens, PrefixCache& cache) {
+  const NamedState& old = at(name);
+  if (tokens < 0 || tokens > int64_t(old.tokens.size()))
+    throw ApiError(
+        400,
+        "invalid_value",
+        "state '{}' has {} tokens; it cannot go back to {}",
+        name,
+        old.tokens.size(),
+        tokens
+    );
+  NamedState back;
+  back.tokens.assign(old.tokens.begin(), old.tokens.begin() + tokens);
+  PrefixCache::Found found = cache.find(back.tokens, tokens);
+  if (old.read <= tokens && found.tokens < old.read && old.state) {
+    back.read = old.read;
+    back.state = runner_.fork(*old.state);
+  } else {
+    back.read = found.tokens;
+    back.state = std::move(found.state);
+  }
+  save(name, std::move(back));
+}
+
+void NamedStates::remove(const std::string& name) {
+  at(name);
+  states_.erase(name);
+  std::error_code error;
+  if (!folder_.empty()) std::filesystem::remove(path_of(name), error);
+}
+
+void NamedStates::write(const std::string& name, const std::string& path) const {
+  const NamedState& s = at(name);
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  if (s.state) tensors = runner_.tensors(*s.state);
+  tensors.emplace_back("tokens", at::tensor(at::ArrayRef<int32_t>(s.tokens), at::kInt));
+  write_safetensors(
+      path,
+      tensors,
+      {{"model", fingerprint_},
+       {"read", std::to_string(s.read)},
+       {"created", std::to_string(s.created)}}
+  );
+}
+
+// A file that is not ours, or of another model, stays where it is and is not listed.
+void NamedStates::read(const std::string& name, const std::string& path) {
+  const Safetensors file = Safetensors::open(path);
+  const auto& about = file.metadata();
+  if (!about.contains("model") || about.at("model") != fingerprint_) return;
+  NamedState s;
+  const at::Tensor tokens = file.get("tokens");
+  s.tokens.assign(tokens.data_ptr<int32_t>(), tokens.data_ptr<int32_t>() + tokens.numel());
+  s.read = std::stoll(about.at("read"));
+  s.created = std::stoll(about.at("created"));
+  s.on_disk = true;
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  for (const std::string& part : file.names()) {
+    if (part != "tokens") tensors.emplace_back(part, file.get(part));
+  }
+  if (s.read > 0) s.state = runner_.restore(tensors);
+  states_[name] = std::move(s);
+}
+
+std::string NamedStates::file_of(const std::string& name) const {
+  if (at(name).on_disk) return read_file(path_of(name));
+  std::string path = std::filesystem::temp_directory_path() / "horner-state-XXXXXX";
+  const int fd = ::mkstemp(path.data());
+  if (fd < 0) throw RunError("{}: cannot be made", path);
+  ::close(fd);
+  write(name, path);
+  std::string bytes = read_file(path);
+  std::filesystem::remove(path);
+  return bytes;
+}
+
+Json NamedStates::describe(const std::string& name) const {
+  const NamedState& s = at(name);
+  return {
+      {"name", name},
+      {"tokens", s.tokens.size()},
+      {"bytes", s.state ? runner_.bytes(*s.state) : 0},
+      {"created", s.created},
+      {"on_disk", s.on_disk}};
+}
+
+Json NamedStates::list() const {
+  Json all = Json::array();
+  for (const auto& [name, state] : states_) all.push_back(describe(name));
+  return all;
+}
+
+}  // namespace horner
