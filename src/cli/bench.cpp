@@ -94,21 +94,29 @@ std::string heading(const BenchReport& report) {
       report.clock_mhz > 0 ? fmt::format(", {} MHz", report.clock_mhz) : ""
   );
   for (const std::string& version : report.versions) text += " " + version + ".";
-  return text + fmt::format(" Commit {}, {}.", report.commit, now());
+  return text +
+         fmt::format(" Commit {}, {}. `{}`", report.commit, now(), shell_line(command_line()));
 }
 
 Json dated(const BenchReport& report) {
   Json all = report.json();
   all["date"] = now();
+  all["command"] = shell_line(command_line());
   return all;
 }
 
-void write(const BenchReport& report, const std::string& folder) {
-  const std::string path = fmt::format("{}/bench_{}", folder, short_device(report.device));
+std::string path_of(const BenchReport& report, const std::string& folder) {
+  return fmt::format("{}/bench_{}", folder, short_device(report.device));
+}
+
+// Not every op has a picture. Returns whether one was written.
+bool write(const BenchReport& report, const std::string& folder) {
+  const std::string path = path_of(report, folder);
   write_file(path + ".json", dated(report).dump(2) + "\n");
   write_file(path + ".md", heading(report) + "\n\n" + table(report).markdown());
   const std::string picture = bench_picture(report);
   if (!picture.empty()) write_file(path + ".svg", picture);
+  return !picture.empty();
 }
 
 std::function<int()> declare_bench_ops(CLI::App& app) {
@@ -117,20 +125,23 @@ std::function<int()> declare_bench_ops(CLI::App& app) {
   const auto out = std::make_shared<std::string>();
   add_flags(app, *options);
   app.add_flag("--json", *json, "every measurement, as JSON");
-  app.add_option("--out", *out, "folder that bench_DEVICE.json, .md and .svg are written to");
+  app.add_option(
+      "--out", *out, "folder that bench_DEVICE.json, .md and, for some ops, .svg are written to"
+  );
   return [options, json, out] {
     if (!out->empty()) make_folder(*out);
     BenchReport report;
+    bool drawn = false;
     {
       std::optional<Progress> progress;
       report = bench_ops(
           *options,
           [&](size_t done, size_t total, std::string_view op, std::string_view shape) {
-            if (!progress) progress.emplace(total);
+            if (!progress) progress.emplace(total, "timings");
             progress->at(done, std::string(op), std::string(shape));
           },
           [&](const BenchReport& so_far) {
-            if (!out->empty()) write(so_far, *out);
+            if (!out->empty()) drawn = write(so_far, *out);
           }
       );
     }
@@ -138,6 +149,10 @@ std::function<int()> declare_bench_ops(CLI::App& app) {
       fmt::print("{}\n", dated(report).dump(2));
     } else {
       fmt::print("{}\n\n{}", heading(report), table(report).text());
+      if (!out->empty())
+        fmt::print(
+            "\n{}.md holds it, .json{} too.\n", path_of(report, *out), drawn ? " and .svg" : ""
+        );
     }
     return report.failed() == 0 ? 0 : 4;
   };
@@ -153,10 +168,19 @@ std::function<int()> declare_bench(CLI::App& app) {
   CLI::App* steps = app.add_subcommand("train", "a training step, against eager PyTorch");
   steps->allow_extras();
   const std::function<int()> run_steps = declare_bench_train(*steps);
-  return [ops, run_ops, steps, run_steps] {
+  CLI::App* runs = app.add_subcommand("runs", "several small runs at once on one device");
+  runs->allow_extras();
+  const std::function<int()> run_runs = declare_bench_runs(*runs);
+  CLI::App* texts =
+      app.add_subcommand("generate", "prompts and texts of a model, against llama.cpp");
+  texts->allow_extras();
+  const std::function<int()> run_texts = declare_bench_generate(*texts);
+  return [ops, run_ops, steps, run_steps, runs, run_runs, texts, run_texts] {
     if (ops->parsed()) return run_ops();
     if (steps->parsed()) return run_steps();
-    throw UsageError("say what to time: ops or train");
+    if (runs->parsed()) return run_runs();
+    if (texts->parsed()) return run_texts();
+    throw UsageError("say what to time: ops, train, runs or generate");
   };
 }
 

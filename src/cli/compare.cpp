@@ -1,32 +1,80 @@
 // horner compare: mixers side by side, as a table, JSON, CSV, pictures and a page.
 #include "lab/compare/compare.h"
 
-#include <chrono>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/write_report.h"
 #include "core/interrupt.h"
+#include "core/number.h"
 #include "report/progress.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
 
-void print_plan(const CompareOptions& o) {
+std::string time_text(double seconds) {
+  return std::isnan(seconds) ? "not measured" : short_time(seconds);
+}
+
+void print_plan(const CompareOptions& o, bool json) {
   std::map<std::string, Budget> budgets;
   const std::vector<CompareRun> runs = plan(o, budgets);
-  Table table{{"mixer", "as it would run", "D", o.iso == "none" ? "" : o.iso, "mismatch"}, {}};
+  const CompareTime time = time_of(o, runs);
+  const bool iso = o.iso != "none";
+  Json rows = Json::array();
+  Table table{{"mixer", "as it would run", "D", iso ? o.iso : "", "mismatch", "one run"}, {}};
   for (const std::string& mixer : o.mixers) {
     const Budget& b = budgets[mixer];
+    const double seconds = time.run.at(mixer);
+    rows.push_back(
+        {{"mixer", mixer},
+         {"settings", b.mixer},
+         {"D", b.D},
+         {"budget", iso ? Json(b.cost) : Json()},
+         {"budget_mismatch", iso ? Json(b.mismatch()) : Json()},
+         {"seconds_per_run", number_or_null(seconds)}}
+    );
     table.rows.push_back(
         {mixer,
          b.mixer,
          std::to_string(b.D),
-         o.iso == "none" ? "" : fmt::format("{:.0f}", b.cost),
-         o.iso == "none" ? "" : fmt::format("{:+.2f} %", 100 * b.mismatch())}
+         iso ? fmt::format("{:.0f}", b.cost) : "",
+         iso ? fmt::format("{:+.2f} %", 100 * b.mismatch()) : "",
+         time_text(seconds)}
     );
   }
-  fmt::print("{}\n{} runs of {} steps.\n", table.text(), runs.size(), o.schedule.steps);
+  if (!iso) {  // two empty columns
+    table.head.erase(table.head.begin() + 3, table.head.begin() + 5);
+    for (auto& row : table.rows) row.erase(row.begin() + 3, row.begin() + 5);
+  }
+  if (json) {
+    Json all = {
+        {"task", o.task},
+        {"iso", o.iso},
+        {"rows", rows},
+        {"runs", Json::array()},
+        {"runs_at_once", time.at_once},
+        {"seconds", number_or_null(time.all)}};
+    for (const CompareRun& run : runs)
+      all["runs"].push_back(
+          {{"mixer", run.mixer}, {"lr", run.lr}, {"seed", run.seed}, {"steps", o.schedule.steps}}
+      );
+    fmt::print("{}\n", all.dump(2));
+    return;
+  }
+  fmt::print(
+      "{}\n{} runs of at most {} steps, {} at once: about {} on this machine.\n",
+      fitted(table),
+      runs.size(),
+      o.schedule.steps,
+      time.at_once,
+      time_text(time.all)
+  );
 }
 
 }  // namespace
@@ -44,7 +92,7 @@ std::function<int()> declare_compare(CLI::App& app) {
   return [=] {
     if (!mixers->empty()) options->mixers = *mixers;
     if (*dry) {
-      print_plan(*options);
+      print_plan(*options, *json);
       return 0;
     }
     const CatchInterrupt catch_interrupt;
@@ -53,29 +101,43 @@ std::function<int()> declare_compare(CLI::App& app) {
       std::optional<Progress> progress;
       int64_t total = -1;
       result = compare(*options, "/proc/self/exe", [&](const RunsTick& tick) {
-        if (tick.steps != total) progress.emplace(size_t(tick.steps));
+        const bool timing = tick.what.starts_with("speed of");
+        if (tick.steps != total) progress.emplace(size_t(tick.steps), timing ? "timings" : "steps");
         total = tick.steps;
         progress->at(
             size_t(std::min(tick.steps_done, tick.steps)),
-            fmt::format("{} of {} runs", tick.runs_done, tick.runs),
+            timing ? "speed" : fmt::format("{} of {} runs", tick.runs_done, tick.runs),
             tick.what
         );
       });
     }
     set_origin(result);
-    write_compare(result, options->out);
+    const std::string earlier = write_compare(result, options->out);
     if (*json) {
       fmt::print("{}\n", result.json().dump(2));
     } else {
-      fmt::print("{}\n{}\n", compare_table(result).text(), result.verdict);
-      for (const std::string& warning : result.warnings) fmt::print("Note: {}\n", warning);
+      const size_t width = terminal_width(STDOUT_FILENO);
+      fmt::print("{}\n{}\n", fitted(compare_table(result)), wrapped(result.verdict, width));
+      for (const std::string& warning : result.warnings)
+        fmt::print("{}\n", wrapped("Note: " + warning, width));
+      if (result.runs_read > 0)
+        fmt::print(
+            "\n{} of {} runs had finished before and were only read.\n",
+            result.runs_read,
+            result.runs.size()
+        );
       fmt::print(
-          "\n{}/report.html shows it; {}\n",
+          "\n{0}/report.html shows it; {0}/compare.json holds everything.\n{1}",
           options->out,
-          options->out + "/compare.json holds everything."
+          earlier.empty()
+              ? ""
+              : "The report of another comparison that stood there is in " + earlier + ".\n"
       );
     }
-    return result.reference.empty() ? 1 : 0;  // no run finished
+    const bool all = std::all_of(result.rows.begin(), result.rows.end(), [](const CompareRow& row) {
+      return row.score.n > 0;
+    });
+    return all ? 0 : 1;  // 1: a mixer without a finished run
   };
 }
 

@@ -1,21 +1,29 @@
 // horner list: every op, mixer and task on the lists, as a table, Markdown or JSON.
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
+#include <unistd.h>
 
 #include "cli/command.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "core/number.h"
 #include "core/options.h"
+#include "lab/explain/explain.h"
 #include "mixers/mixer.h"
 #include "ops/op.h"
-#include "report/table.h"
+#include "report/explain_charts.h"
+#include "report/maths.h"
+#include "report/mixer_page.h"
+#include "report/terminal.h"
 #include "tasks/task.h"
 
 namespace horner {
 namespace {
 
-constexpr int64_t kDim = 64, kTokens = 1024;           // of an op's state
-constexpr int64_t kWidth = 1024, kMixerTokens = 2048;  // of a mixer's state
+constexpr int64_t kDim = 64, kTokens = 1024;  // of an op's state
+constexpr int64_t kWidth = 1024,
+                  kMixerTokens = 512;  // of a mixer's state: a longer one takes half a second
 
 // Measured from the tensors of a state; no memory is touched.
 int64_t state_bytes(const Op& op) {
@@ -124,6 +132,11 @@ Json as_json() {
       {"tasks", task_rows}};
 }
 
+// As GitHub typesets it inside a line of Markdown.
+std::string equation_text(std::string_view equation, bool markdown) {
+  return markdown ? "$`" + tex(std::string(equation)) + "`$" : std::string(equation);
+}
+
 Table as_table() {
   const std::string state = fmt::format("state, K=V={}", kDim);
   Table table{{"op", "recurrence", "inputs", state, "forms", "devices"}, {}};
@@ -140,14 +153,14 @@ Table as_table() {
   return table;
 }
 
-Table mixer_table() {
+Table mixer_table(bool markdown) {
   const std::string state = fmt::format("state, D={} T={}", kWidth, kMixerTokens);
   Table table{{"mixer", "equation", "arXiv", state, "forms", "devices"}, {}};
   for (const MixerType& type : mixers()) {
     const Op* op = op_of(type);
     table.rows.push_back(
         {std::string(type.name),
-         std::string(type.equation),
+         equation_text(type.equation, markdown),
          std::string(type.paper),
          short_bytes(double(usual_bytes(type))),
          op ? fmt::format("{}'s", op->name) : "one",
@@ -166,6 +179,18 @@ Table task_table() {
   return table;
 }
 
+// On a narrow terminal the equations need the room of the last two columns, which --json has as well.
+std::string narrowed(Table table) {
+  const size_t width = terminal_width(STDOUT_FILENO);
+  const std::string text = table.text();
+  const size_t rule = text.find('\n') + 1;  // the line below the head is as wide as the table
+  if (width == 0 || text.find('\n', rule) - rule <= width || table.head.back() != "devices")
+    return fitted(table);
+  table.head.resize(table.head.size() - 2);
+  for (auto& row : table.rows) row.resize(row.size() - 2);
+  return fitted(table);
+}
+
 template <class Type>  // a mixer or a task
 Table settings_table(const Type& type, const TypeSpec& spec) {
   Table table{{"setting", spec.settings.empty() ? "default" : "value", "meaning"}, {}};
@@ -175,6 +200,22 @@ Table settings_table(const Type& type, const TypeSpec& spec) {
     table.rows.push_back({d.name, spec.find(d.name).value_or(d.initial), d.help + choices});
   }
   return table;
+}
+
+// A page for each mixer, with the picture of its map.
+void write_pages(const std::string& folder) {
+  constexpr int64_t T = 48;
+  make_folder(folder);
+  ExplainOptions options;
+  options.T = T;
+  for (const MixerType& type : mixers()) {
+    const std::string name(type.name), base = folder + "/" + name;
+    const Explanation e = explain(name, options);
+    write_file(base + ".md", mixer_page(type, e));
+    write_file(base + ".svg", svg_file(svg(map_picture(e, name + ": who reads whom"))));
+  }
+  write_file(folder + "/README.md", mixer_index());
+  fmt::print("{} pages and {}/README.md are written.\n", mixers().size(), folder);
 }
 
 }  // namespace
@@ -188,8 +229,17 @@ std::function<int()> declare_list(CLI::App& app) {
       app.add_option("--mixer", *mixer, "the settings of this mixer alone, as in gla:heads=2");
   app.add_option("--task", *task, "the settings of this task alone, as in mqar:T=128")
       ->excludes(one);
-  return [json, markdown, mixer, task] {
-    const auto show = [&](const Table& t) { return *markdown ? t.markdown() : t.text(); };
+  const auto pages = std::make_shared<std::string>();
+  app.add_option("--pages", *pages, "folder that a page for each mixer is written to, as Markdown")
+      ->excludes(as)
+      ->excludes(one);
+  return [json, markdown, mixer, task, pages] {
+    at::set_num_threads(1);  // threads that wait for each other cost more than this little work
+    if (!pages->empty()) {
+      write_pages(*pages);
+      return 0;
+    }
+    const auto show = [&](const Table& t) { return *markdown ? t.markdown() : narrowed(t); };
     const auto show_one = [&](const auto& type, const TypeSpec& spec) {
       type.parse(spec.settings_text());  // or says what is wrong
       fmt::print("{}", *json ? as_json(type).dump(2) + "\n" : show(settings_table(type, spec)));
@@ -203,12 +253,18 @@ std::function<int()> declare_list(CLI::App& app) {
     } else if (*json) {
       fmt::print("{}\n", as_json().dump(2));
     } else {
-      fmt::print("{}\n{}\n{}", show(as_table()), show(mixer_table()), show(task_table()));
+      fmt::print("{}\n{}\n{}", show(as_table()), show(mixer_table(*markdown)), show(task_table()));
       if (!*markdown)
         fmt::print(
-            "\nStates in fp32: of one head of an op after {} tokens, power's at order 2; of a "
-            "mixer with all its heads.\n",
-            kTokens
+            "\n{}\n",
+            wrapped(
+                fmt::format(
+                    "States in fp32: of one head of an op after {} tokens, power's at order 2; of "
+                    "a mixer with all its heads.",
+                    kTokens
+                ),
+                terminal_width(STDOUT_FILENO)
+            )
         );
     }
     return 0;

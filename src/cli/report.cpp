@@ -1,11 +1,14 @@
 // horner report RUN...: the page of a comparison again, of runs beside each other, or beside what was
 // expected of them.
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "cli/write_report.h"
 #include "core/check.h"
 #include "lab/compare/read.h"
 #include "report/answers.h"
+#include "report/terminal.h"
 
 namespace horner {
 
@@ -42,8 +45,16 @@ std::function<int()> declare_report(CLI::App& app) {
       result = gather(*folders);
       set_origin(result);
     }
-    write_compare(result, target);
-    fmt::print("{}\n{}\n{}/report.html\n", compare_table(result).text(), result.verdict, target);
+    const std::string earlier = write_compare(result, target);
+    fmt::print(
+        "{}\n{}\n\n{}/report.html shows it.\n{}",
+        fitted(compare_table(result)),
+        wrapped(result.verdict, terminal_width(STDOUT_FILENO)),
+        target,
+        earlier.empty()
+            ? ""
+            : "The report of another comparison that stood there is in " + earlier + ".\n"
+    );
     return 0;
   };
 }

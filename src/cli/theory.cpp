@@ -70,7 +70,7 @@ std::function<int()> declare_theory(CLI::App& app) {
       report = theory::study(
           *options,
           [&](size_t done, size_t total, const std::string& part, const std::string& what) {
-            if (!progress) progress.emplace(total);
+            if (!progress) progress.emplace(total, "measurements");
             progress->at(done, part, what);
           }
       );
@@ -88,6 +88,7 @@ std::function<int()> declare_theory(CLI::App& app) {
       fmt::print("{}\n", report.json().dump(2));
     } else {
       print(report);
+      if (!out->empty()) fmt::print("{}/theory.html shows it.\n", *out);
     }
     return report.broken() == 0 ? 0 : 4;
   };

@@ -67,7 +67,8 @@ Table summary(const VerifyReport& report, std::string_view op) {
     std::vector<std::string> cells = {std::string(property.name)};
     for (const std::string_view form : forms)
       cells.push_back(bounded_cell(worst(report, op, form, property.name)));
-    table.rows.push_back(cells);
+    const auto measured = [](const std::string& text) { return text != "-"; };
+    if (std::any_of(cells.begin() + 1, cells.end(), measured)) table.rows.push_back(cells);
   }
   return table;
 }
@@ -167,7 +168,7 @@ std::function<int()> declare_verify(CLI::App& app) {
       report = verify(
           *options,
           [&](size_t done, size_t total, std::string_view op, std::string_view property) {
-            if (!progress) progress.emplace(total);
+            if (!progress) progress.emplace(total, "checks");
             progress->at(done, std::string(op), std::string(property));
           }
       );
@@ -177,6 +178,7 @@ std::function<int()> declare_verify(CLI::App& app) {
       fmt::print("{}\n", report.json().dump(2));
     } else {
       print(report);
+      if (!out->empty()) fmt::print("{}/verify.json holds every measurement.\n", *out);
     }
     return report.failed() == 0 ? 0 : 4;
   };
