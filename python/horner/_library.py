@@ -19,7 +19,8 @@ def _folder() -> Path:
 
 def _load() -> None:
     if not torch.__version__.startswith("2.11."):
-        raise ImportError(f"horner: built for torch 2.11, but this is torch {torch.__version__}")
+        wrong = f"horner: built for torch 2.11, but this is torch {torch.__version__}"
+        raise ImportError(f"{wrong}; install the other one: pip install torch==2.11.0")
     libraries = [_folder() / "libhorner.so"]
     cuda = libraries[0].with_name("libhorner_cuda.so")
     if torch.cuda.is_available() and cuda.is_file():

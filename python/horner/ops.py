@@ -9,14 +9,18 @@ floating-point input, and take these arguments:
     form         how it is computed: auto, recurrent, parallel, chunked, step; one that the op
                  cannot use with these arguments is refused, never replaced
     chunk        tokens per chunk of the chunked form
-    scale        factor of q.k
+    scale        factor of q.k. attention and power: 1/sqrt(K) by default, because the weight is e^x or its
+                 series and x must not grow with K. linear and delta: 1, because there it is a factor of o only
     causal       a token reads the past and itself; False: both directions
     final_state  return the state after the last token
     log_norm     return the log of the normaliser
+    check        refuse numbers that break a rule of the op, and name the place: log-decays above 0, beta outside
+                 [0, 2], keys of delta longer than 1, a sum of weights that is not above 0. It reads every input.
+                 None: on if the environment has HORNER_CHECK=1
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, ParamSpec
+from typing import Any, Literal, NamedTuple, ParamSpec
 
 import torch
 from torch import Tensor
@@ -37,6 +41,17 @@ class Result(NamedTuple):
     norm: Tensor | None  # (B,T,H), None unless log_norm
 
 
+def _checked(check: bool | None, op: Any, *args: Any, **options: Any) -> Any:
+    """Calls the op with checks of numbers on, off, or as HORNER_CHECK says."""
+    if check is None or torch.compiler.is_compiling():  # a traced graph has no numbers
+        return op(*args, **options)
+    torch.ops.horner.set_check(check)
+    try:
+        return op(*args, **options)
+    finally:
+        torch.ops.horner.set_check(None)
+
+
 def attention(
     q: Tensor,
     k: Tensor,
@@ -53,6 +68,7 @@ def attention(
     clamp: float | None = None,
     log_norm: bool = False,
     final_state: bool = False,
+    check: bool | None = None,
 ) -> Result:
     """Softmax attention over all tokens, a window, or both directions.
 
@@ -63,9 +79,14 @@ def attention(
     Scores above `clamp` count as `clamp`.
 
     q (B,T,H,K), k (B,T,G,K), v (B,T,G,V); o (B,T,H,V), norm (B,T,H). scale: 1/sqrt(K) by default.
-    The state is the key/value cache, as long as what is visible.
+    The state is the key/value cache, as long as what is visible. In eager code it grows in place:
+    a new state shares memory with the old one, and both stay valid. A compiled graph copies it.
     """
-    o, state_final, norm = torch.ops.horner.attention(
+    in_place = not torch.compiler.is_compiling()
+    call = torch.ops.horner.attention_in_place if in_place else torch.ops.horner.attention
+    o, state_final, norm = _checked(
+        check,
+        call,
         q,
         k,
         v,
@@ -104,6 +125,7 @@ def power(
     eps: float = 1e-30,
     log_norm: bool = False,
     final_state: bool = False,
+    check: bool | None = None,
 ) -> Result:
     """Softmax's power series, cut after `order`: a sum of recurrent networks (arXiv 2507.23632).
 
@@ -120,7 +142,9 @@ def power(
     o (B,T,H,V), norm (B,T,H). scale: 1/sqrt(K) by default. An odd order has a real root, so
     norm = sum then needs odd = True.
     """
-    o, state_final, log_den = torch.ops.horner.power(
+    o, state_final, log_den = _checked(
+        check,
+        torch.ops.horner.power,
         q,
         k,
         v,
@@ -160,6 +184,7 @@ def linear(
     eps: float = 1e-30,
     log_norm: bool = False,
     final_state: bool = False,
+    check: bool | None = None,
 ) -> Result:
     """Linear attention with decay: RetNet, GLA, MetaLA, Mamba-2, mLSTM.
 
@@ -177,7 +202,9 @@ def linear(
     is S e^{-m} (B,G,K,V+1) and the running maximum m (B,G), so that e^i never overflows.
     scale: 1 by default.
     """
-    o, state_final, log_den = torch.ops.horner.linear(
+    o, state_final, log_den = _checked(
+        check,
+        torch.ops.horner.linear,
         q,
         k,
         v,
@@ -210,6 +237,7 @@ def delta(
     chunk: int = 64,
     scale: float | None = None,
     final_state: bool = False,
+    check: bool | None = None,
 ) -> Result:
     """The delta rule, gated or not: what a key held is replaced, not added to.
 
@@ -221,7 +249,9 @@ def delta(
     (B,T,G,K): log-decay <= 0 per head or per key; o (B,T,H,V), state S (B,G,K,V). scale: 1 by
     default.
     """
-    o, state_final, _ = torch.ops.horner.delta(
+    o, state_final, _ = _checked(
+        check,
+        torch.ops.horner.delta,
         q,
         k,
         v,
@@ -246,6 +276,7 @@ def scan(
     form: Form = "auto",
     chunk: int = 64,
     final_state: bool = False,
+    check: bool | None = None,
 ) -> Result:
     """A first-order recurrence, element by element: S6, RG-LRU.
 
@@ -254,8 +285,16 @@ def scan(
     v (B,T,H,V), g (B,T,H,V) or (B,T,H) with Re g <= 0, both real or both complex;
     o (B,T,H,V), state h (B,H,V).
     """
-    o, state_final, _ = torch.ops.horner.scan(
-        v, g, state, cu_seqlens, form=form, chunk=chunk, final_state=final_state
+    o, state_final, _ = _checked(
+        check,
+        torch.ops.horner.scan,
+        v,
+        g,
+        state,
+        cu_seqlens,
+        form=form,
+        chunk=chunk,
+        final_state=final_state,
     )
     return Result(o, state_final, None)
 

@@ -1,14 +1,22 @@
 """The program's manners: exit codes, one clear line per mistake, results on stdout, JSON that parses."""
 
+import fcntl
 import json
 import os
+import pty
+import re
+import resource
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
 PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = (ROOT / "src/cli/examples.h").read_text()
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
 
 
@@ -23,6 +31,10 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     (["explain", "gla:heads"], 2, "horner explain: a setting must be name=value, got 'heads'"),
     (["train", "--expect", "tset/accuracy >= 1"], 2, "horner train: 'tset/accuracy' names no score: "),
     (["list", "--task", "mqr"], 2, "horner list: unknown task 'mqr'; did you mean 'mqar'?"),
+    (["train", "--steps", "3"], 2, "horner train: unknown flag '--steps'; did you mean '--schedule.steps'?"),
+    (["train", "--batch", "3"], 2,
+     "horner train: unknown flag '--batch'; did you mean '--train.batch' or '--eval.batch'?"),
+    (["bench", "train", "--mixr", "gla"], 2, "horner bench: unknown flag '--mixr'; did you mean '--mixer'?"),
     (["verify", "--devise", "cpu"], 2,
      "horner verify: unknown flag '--devise'; did you mean '--device'?"),
     (["verify", "--op", "lineer"], 2, "horner verify: unknown op 'lineer'; did you mean 'linear'?"),
@@ -35,7 +47,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     (["verify", "--device", "cuda:9"], 5, "horner verify: device cuda:9: "),
     (["theory", "--lengths", "64,32"], 2,
      "horner theory: lengths must increase, got 32 after 64"),
-    (["theory", "--repeats", "1"], 2, "horner theory: repeats must be at least 16, got 1"),
+    (["theory", "--repeats", "1"], 2, "horner theory: repeats must be 16 .. 1000000, got 1"),
     (["bench"], 2, "horner bench: say what to time: ops"),
     (["bench", "ops", "--device", "cpu", "--shape", "S9"], 2,
      "horner bench: unknown shape 'S9'; did you mean 'S1'?"),
@@ -58,6 +70,125 @@ def test_help(words: list[str]) -> None:
     assert done.returncode == 0 and "Usage: horner" in done.stdout and done.stderr == ""
 
 
+@pytest.mark.parametrize("command", re.findall(r'^      \{"(\w+)",', EXAMPLES, re.MULTILINE))
+def test_help_ends_with_examples_of_its_page(command: str) -> None:
+    text = run(command, "--help").stdout
+    page = (ROOT / f"docs/{command}.md").read_text()
+    examples = text[text.index("Examples:"):].splitlines()[1:]
+    lines = [line.strip() for line in examples if line.strip()]
+    assert lines and all(line.startswith("./horner " + command) and line in page for line in lines), lines
+
+
+def test_a_flag_may_be_spelt_with_either_line() -> None:
+    for words in (["--speed_lengths", "16", "--dry-run"], ["--speed-lengths", "16", "--dry_run"],
+                  ["--speed-lengths=16", "--dry_run"]):
+        done = run("compare", "linear", "--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", *words)
+        assert done.returncode == 0, done.stderr
+    assert run("list", "--mixer", "gla", "--mark-down").returncode == 2
+
+
+def on_a_terminal(columns: int, *words: str) -> list[str]:
+    """The lines that a command shows on a terminal of that width."""
+    inner, outer = pty.openpty()
+    fcntl.ioctl(outer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    started = subprocess.Popen([PROGRAM, *words], stdin=outer, stdout=outer, stderr=outer)
+    os.close(outer)
+    text = b""
+    try:
+        while more := os.read(inner, 1 << 16):
+            text += more
+    except OSError:  # the program has closed it
+        pass
+    os.close(inner)
+    assert started.wait() == 0
+    return re.split(r"\r\x1b\[K|\r?\n", text.decode())
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_nothing_is_wider_than_the_terminal(columns: int, tmp_path: Path) -> None:
+    for words in (["list"], ["list", "--mixer", "gla"], ["--help"], ["train", "--help"], ["compare", "--help"],
+                  ["reproduce", "--list"], ["reproduce", "--plan"], ["explain", "taylor:order=4", "--T", "8"],
+                  ["explain", "hybrid", "--T", "8"]):
+        lines = on_a_terminal(columns, *words)
+        assert len(lines) > 10 and max(map(len, lines)) <= columns, max(lines, key=len)
+    lines = on_a_terminal(columns, "train", "--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps",
+                          "6", "--eval.examples", "16", "--out", str(tmp_path / ("a" * 40)), "--name", "r", "--device", "cpu")
+    shown = [line for line in lines if "step " in line]
+    assert shown and max(map(len, shown)) < columns, shown
+    assert all(re.search(r"step \d/6  .* left  loss .* [KMG]iB  .* tok/s", line) for line in shown), shown
+
+
+def test_help_on_a_terminal_loses_no_word() -> None:
+    wide, narrow = run("train", "--help").stdout, on_a_terminal(80, "train", "--help")
+    example = [line for line in narrow[narrow.index("Examples:"):] if line.endswith(" \\")]
+    assert example  # a long example goes on after a backslash
+    text = "".join(line.removesuffix(" \\") for line in narrow)
+    assert "".join(text.split()) == "".join(wide.split())
+
+
+def test_progress_says_of_what() -> None:
+    assert re.search(r"scan: 0 of \d+ checks done, 0 s", run("verify", "--op", "scan", "--device", "cpu", "--T", "9").stderr)
+
+
+def test_dry_runs_as_json() -> None:
+    tiny = ["--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps", "50"]
+    plan = json.loads(run("compare", "gla", "linear", *tiny, "--seeds", "2", "--dry-run", "--json").stdout)
+    assert [row["mixer"] for row in plan["rows"]] == ["gla", "linear"] and len(plan["runs"]) == 4
+    assert plan["seconds"] > 0 and all(row["seconds_per_run"] > 0 for row in plan["rows"])
+    cost = json.loads(run("train", *tiny, "--dry-run", "--json").stdout)
+    assert cost["parameters"] > 0 and cost["seconds"] > 50 * cost["seconds_per_step"] > 0
+
+
+def test_a_dry_run_says_how_long() -> None:
+    tiny = ["--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps", "50"]
+    assert re.search(r"time of the run +about \d+ s", run("train", *tiny, "--dry-run").stdout)
+    assert re.search(r"6 runs of at most 50 steps, \d+ at once: about \d+ s", run(
+        "compare", "gla", "linear", *tiny, "--dry-run").stdout)
+    large = run("train", "--task", "mqar", "--model.D", "4096", "--model.layers", "48", "--dry-run")
+    assert large.returncode == 0 and "not measured: too large to be tried here" in large.stdout
+
+
+def test_list_of_papers_as_json() -> None:
+    papers = json.loads(run("reproduce", "--list", "--json").stdout)
+    assert len(papers) >= 9 and papers[0]["name"] == "taylor"
+    assert all(paper["arxiv"] and paper["title"] and paper["claims"][0]["says"] for paper in papers)
+
+
+@pytest.mark.parametrize("mixer, part", [
+    ("taylor:order=4,norm=l2", "o_t = y_t / |y_t|, y_t = sum_s p(x_ts) v_s, p(x) = sum_{n<=4} x^n/n!"),
+    ("taylor", "o_t = sum_s p(x_ts) v_s / sum_s p(x_ts), p(x) = sum_{n<=2} x^n/n!"),
+    ("softmax:norm=none", "o_t = y_t, y_t = sum_s e^{x_ts} v_s"),
+    ("softmax:decay=softplus", "sum_s d_ts e^{x_ts} v_s / sum_s d_ts e^{x_ts}"),
+    ("linear:norm=none", "o_t = sum_s phi(q_t).phi(k_s) v_s\n"),
+    ("gla:norm=none,gate=false", "y_t = o_t\n"),
+    ("gla", "y_t = silu(x_t W_r) * rms(o_t)"),
+    ("gla:temperature=8", "a = sigmoid(x W1 W2 + b)^{1/8}"),
+    ("linear:norm=l2,feature=relu", "o_t = y_t / |y_t|, y_t = sum_s phi(q_t).phi(k_s) v_s"),
+    ("linear:norm=gate,feature=relu", "o_t = sigmoid(x_t W_g) y_t / t"),
+    ("metala:key=own,augment=false", "+ k_t^T v_t, o_t = q_t S_t/sqrt K, y_t = silu(x_t W_g) * layer(o_t)"),
+    ("two_mamba:kernel=exp", "o_t = sum_s d_ts e^{x_ts} v_s / sum_s d_ts e^{x_ts}"),
+    ("mamba2:skip=false,head=16", "y_t = C_t S_t\n"),
+])
+def test_the_equation_is_that_of_the_settings(mixer: str, part: str) -> None:
+    assert part in run("explain", mixer, "--T", "8").stdout
+
+
+def test_success_names_its_file(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    assert f"{out}/explain.html" in run("explain", "linear", "--T", "8", "--out", out).stdout
+    assert f"{out}/verify.json" in run("verify", "--op", "scan", "--device", "cpu", "--T", "9", "--out", out).stdout
+    said = run("bench", "ops", "--op", "scan", "--device", "cpu", "--repeats", "3", "--out", out).stdout.splitlines()[-1]
+    assert f"{out}/bench_cpu.md" in said
+    assert all((suffix in said) == (tmp_path / f"out/bench_cpu{suffix}").is_file() for suffix in (".md", ".json", ".svg")), said
+    written = (tmp_path / "out/bench_cpu.md").read_text()
+    assert "`./horner bench ops --op scan --device cpu --repeats 3 --out" in written  # with its flags
+    train = ["train", "--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps", "4",
+             "--eval.examples", "16", "--out", out, "--name", "r"]
+    first, second = run(*train), run(*train)
+    assert f"{out}/r" in first.stdout and "finished before" not in first.stderr
+    assert "Note: this run had finished before; nothing is trained" in second.stderr
+
+
 @pytest.mark.parametrize("mixer", ["softmax", "linear", "taylor"])
 def test_bench_train_has_a_peer_of_the_same_size(mixer: str) -> None:
     words = ["--mixer", mixer, "--D", "16", "--T", "16", "--B", "2", "--steps", "1", "--rounds", "1", "--device", "cpu"]
@@ -68,6 +199,19 @@ def test_bench_train_has_a_peer_of_the_same_size(mixer: str) -> None:
     peer = subprocess.run([sys.executable, Path(__file__).resolve().parents[2] / "tools/bench_train_peer.py",
                            *words[:8], "--steps", "1"], capture_output=True, text=True, check=True)
     assert json.loads(peer.stdout)["parameters"] == row["parameters"]
+
+
+def test_list_takes_little_more_than_a_start() -> None:
+    def processor_seconds(*words: str) -> float:
+        taken = []
+        for _ in range(3):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert run(*words).returncode == 0
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return min(taken)
+
+    assert processor_seconds("list") < 2 * processor_seconds("list", "--help")
 
 
 def test_list_json() -> None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -50,10 +51,18 @@ def test_json_holds_everything(done: Path) -> None:
     first, second = all_["rows"][1]["scores"], all_["rows"][0]["scores"]
     assert difference["seeds"]["mean"] == pytest.approx(sum(a - b for a, b in zip(first, second)) / 2)
     assert difference["examples"]["draws"] == 10000 and difference["examples"]["n"] == 20
-    assert all_["verdict"].startswith("On mqar:T=16,pairs=2,vocabulary=64 over 2 paired seeds, softmax reaches")
+    assert all_["verdict"].startswith("On mqar:T=16,pairs=2,vocabulary=64 over 2 paired seeds, softmax has")
     origin = dict(all_["origin"])
     assert origin["command"].startswith("./horner compare softmax taylor:order=2") and origin["seed"] == "0 .. 1"
     assert {"commit", "device", "dtype", "date"} <= set(origin)
+
+
+def test_softmax_has_no_crossover_with_itself(done: Path) -> None:
+    rows = json.loads((done / "compare.json").read_text())["rows"]
+    assert rows[0]["memory_crossover"] is None and rows[0]["time_crossover"] is None
+    assert rows[2]["memory_crossover"] is not None and rows[2]["time_crossover"] is not None
+    for row in rows:
+        assert all(0 < point["decode_p10"] <= point["decode"] <= point["decode_p90"] for point in row["speed"])
 
 
 def test_only_the_mixer_differs(done: Path) -> None:
@@ -77,7 +86,9 @@ def test_page_and_plots(done: Path) -> None:
     page = (done / "report.html").read_text()
     verdict = json.loads((done / "compare.json").read_text())["verdict"]
     assert page.index("<p class=\"verdict ") < page.index("<h2>")
-    assert verdict.split(",")[0] in page and "http://www.w3.org" in page and "https://" not in page
+    assert verdict.split(",")[0] in page and "http://www.w3.org" in page
+    assert {url.split("/")[2] for url in re.findall(r"https://[^\"<]*", page)} <= {"arxiv.org"}  # links alone
+    assert not re.search(r"(src|import)\W+https?:", page)
     assert {path.stem for path in (done / "plots").glob("*.svg")} >= {"score_state", "curves", "decode", "lengths"}
 
 
@@ -93,6 +104,31 @@ def test_report_makes_the_page_again(done: Path) -> None:
     (done / "report.html").unlink()
     subprocess.run([PROGRAM, "report", done], check=True, capture_output=True)
     assert (done / "report.html").read_text() == page
+
+
+def test_another_comparison_keeps_the_last_report(tmp_path: Path) -> None:
+    first = compare(tmp_path, "linear", "--seeds", "1")
+    page = (tmp_path / "report.html").read_text()
+    assert first.returncode == 0 and f"{tmp_path}/report.html" in first.stdout
+    again = compare(tmp_path, "linear", "--seeds", "1")
+    assert not (tmp_path / "earlier").exists() and "1 of 1 runs had finished before" in again.stdout
+    page = (tmp_path / "report.html").read_text()
+    other = compare(tmp_path, "linear", "gla", "--seeds", "1")
+    (kept,) = (tmp_path / "earlier").iterdir()
+    assert (kept / "report.html").read_text() == page and (kept / "compare.json").is_file() and (kept / "plots").is_dir()
+    assert f"{kept}" in other.stdout and (tmp_path / "report.html").read_text() != page
+
+
+def test_report_of_runs_needs_no_data(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("What is written is read. " * 200)
+    words = ["train", "--task", "byte:data=text.txt,T=16", "--model.D", "16", "--schedule.steps", "2", "--eval.examples", "8",
+             "--name", "r", "--device", "cpu"]
+    subprocess.run([PROGRAM, *words], cwd=tmp_path, check=True, capture_output=True)
+    (tmp_path / "text.txt").unlink()
+    result = subprocess.run([PROGRAM, "report", "runs/r"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    page = (tmp_path / "runs/r/report.html").read_text()
+    assert "bits per byte" in page and 'class="tokens"' in page
 
 
 def test_report_of_a_file_of_another_version(done: Path, tmp_path: Path) -> None:
@@ -125,6 +161,21 @@ def test_a_failed_run_is_reported_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert "Failed: linear, lr 1e+30, seed 0" in result.stdout
     (row,) = json.loads((tmp_path / "compare.json").read_text())["rows"]
     assert row["failed"] == 1 and row["lr"] == 0.001 and row["score"]["n"] == 1
+
+
+def test_a_mixer_without_a_finished_run(tmp_path: Path) -> None:
+    words = ("linear", "softmax", "--seeds", "1", "--jobs", "1")
+    assert compare(tmp_path, *words).returncode == 0
+    (linear,) = (tmp_path / "runs").glob("*linear*")
+    for file in ("result.json", "env.json"):  # a run that cannot be told from another one is not continued
+        (linear / file).unlink()
+    result = compare(tmp_path, *words)
+    assert result.returncode == 1, result.stderr
+    assert f"Failed: linear, lr 0.005, seed 0: {linear}/env.json: is missing" in result.stdout.replace("\n", " ")
+    (row,) = [line.split() for line in result.stdout.splitlines() if line.startswith("linear ")]
+    assert row[1] == "failed" and set(row[2:]) == {"-"}
+    (line,) = [line for line in csv.DictReader((tmp_path / "compare.csv").open()) if line["mixer"] == "linear"]
+    assert line["parameters"] == line["state_bytes"] == line["D"] == ""
 
 
 def test_interrupted_it_goes_on(tmp_path: Path) -> None:

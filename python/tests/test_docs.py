@@ -1,5 +1,8 @@
 """Every command and example in a document does what the document says."""
 
+import contextlib
+import io
+import json
 import os
 import re
 import shlex
@@ -7,9 +10,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+RESULTS = (ROOT / "docs/results/README.md").read_text()
 PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
 
 needs_program = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
@@ -28,10 +33,10 @@ def run(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def documented() -> list[tuple[str, str]]:
     """The commands of docs/ with their page, less those that take minutes: the contract on all ops, which
-    a test of its own runs property by property, and the default comparison."""
+    a test of its own runs property by property, the default comparison and the whole demo."""
     lines = [(page.stem, line) for page in sorted((ROOT / "docs").glob("*.md"))
              for block in blocks(page.read_text(), "sh") for line in block.splitlines()]
-    return [line for line in lines if not re.match(r"./horner (verify|compare)( +#|$)", line[1])]
+    return [line for line in lines if not re.match(r"./horner (verify|compare|demo)( +#|$)", line[1])]
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +46,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (made["text"] / "books").mkdir()  # what the user of docs/text.md has
     for name in ("notes.txt", "books/one.txt", "books/two.txt"):
         (made["text"] / name).write_text(README)
+    (made["data"] / "notes.txt").write_text(README)
     return made
 
 
@@ -53,24 +59,59 @@ def test_command(page: str, command: str, folders: dict[str, Path]) -> None:
 
 
 @needs_program
-def test_readme_links_the_results_of_every_paper() -> None:
+def test_the_results_have_a_page_of_every_paper() -> None:
     listed = run("./horner reproduce --list", ROOT).stdout.splitlines()
     names = [line.split("  ")[0] for line in listed if not line.startswith(" ")]
-    assert len(names) == 9
+    assert len(names) == 12
     for name in names:
-        assert f"(docs/results/{name}.md)" in README
+        assert f"({name}.md)" in RESULTS
         assert (ROOT / f"docs/results/{name}.md").is_file()
 
 
 @needs_program
 def test_readme_tables() -> None:
     tables = run("./horner list --markdown", ROOT).stdout.split("\n\n")
-    assert len(tables) == 3 and all(table.strip() in README for table in tables)
+    tasks = (ROOT / "docs/tasks.md").read_text()
+    assert len(tables) == 3 and all(table.strip() in README for table in tables[:2]) and tables[2].strip() in tasks
 
 
 @needs_program
-def test_readme_verify_has_the_rows_of_today() -> None:
-    shown = next(block for block in blocks(README, "text") if "The contract on" in block).splitlines()
+def test_the_results_have_every_claim_with_its_verdict() -> None:
+    """The table of all claims and its summary in the README are what the findings in docs/results make."""
+    count, table = run("./horner reproduce --table", ROOT).stdout.strip().split("\n\n")
+    assert len(table.splitlines()) >= 33 and table in RESULTS
+    assert count in README and count in RESULTS
+
+
+@needs_program
+def test_results_are_the_pages_of_their_findings(tmp_path: Path) -> None:
+    """No page under docs/results was typed: each follows from its JSON file."""
+    for source in sorted((ROOT / "docs/results").glob("*.json")):
+        if '"findings"' in source.read_text():
+            (tmp_path / source.name).write_text(source.read_text())
+    done = run(f"./horner reproduce --pages --out {tmp_path}", ROOT)
+    assert done.returncode == 0, done.stderr
+    for page in sorted(tmp_path.glob("*.md")):
+        assert page.read_text() == (ROOT / "docs/results" / page.name).read_text(), page.name
+
+
+@needs_program
+def test_readme_cost_is_what_the_program_measures() -> None:
+    def state(mixer: str, T: int) -> float:
+        told = json.loads(run(f"./horner explain {mixer} --D 1024 --T 2 --json", ROOT).stdout)
+        (bytes_,) = [row["state_bytes"] for row in told["state"] if row["T"] == T]
+        return bytes_ / 2**20
+
+    text = " ".join(README[README.index("**The honest cost.**"):].split())
+    assert f"softmax {state('softmax:heads=16', 256) * 2:.0f} MiB, gla {state('gla', 256):.1f} MiB" in text
+    assert f"0.64 MiB, of order 4 already {state('taylor:order=4,heads=64', 256):.1f} MiB" in text
+    assert f"{state('taylor:order=2,heads=64', 256):.2f}" == "0.64"
+
+
+@needs_program
+def test_page_of_verify_has_the_rows_of_today() -> None:
+    page = (ROOT / "docs/verify.md").read_text()
+    shown = next(block for block in blocks(page, "text") if "The contract on" in block).splitlines()
     today = run("./horner verify --op linear --device cpu", ROOT).stdout.splitlines()
 
     def properties(lines: list[str]) -> list[str]:
@@ -83,25 +124,51 @@ def test_readme_verify_has_the_rows_of_today() -> None:
 
 def test_readme_python() -> None:
     (example,) = blocks(README, "python")
-    exec(compile(example, "README.md", "exec"), {})
-
-
-def test_readme_cpp() -> None:
-    (example,) = blocks(README, "cpp")
-
-    def squeezed(text: str) -> str:
-        return " ".join(text.split())
-
-    source = (ROOT / "src/ops/readme_test.cpp").read_text()
-    head = re.search(r"// begin\n(.*?)// middle\n", source, re.DOTALL)
-    body = re.search(r"TEST\(.*?\{\n(.*?)  // end\n", source, re.DOTALL)
-    assert head and body
-    assert squeezed(example) == squeezed(head[1] + body[1])
+    torch.manual_seed(0)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(example, "README.md", "exec"), {})
+    errors = [float(line.split("(")[1].split(",")[0].rstrip(")")) for line in out.getvalue().splitlines()]
+    assert len(errors) == 3 and errors[0] < 0.1 and errors[1] < 0.01 and errors[2] < 1e-4, errors
 
 
 def test_every_command_has_a_page() -> None:
     listed = re.findall(r'\{"(\w+)", "', (ROOT / "src/cli/command.h").read_text())
     assert listed and all((ROOT / f"docs/{name}.md").is_file() for name in listed)
+
+
+@needs_program
+def test_pages_of_the_mixers_are_current(tmp_path: Path) -> None:
+    done = run(f"./horner list --pages {tmp_path}", ROOT)
+    assert done.returncode == 0, done.stderr
+    kept = ROOT / "docs/mixers"
+    assert {path.name for path in kept.iterdir()} == {path.name for path in tmp_path.iterdir()}
+    for page in tmp_path.glob("*.md"):
+        assert page.read_text() == (kept / page.name).read_text(), f"{page.name}: ./horner list --pages docs/mixers"
+    for picture in tmp_path.glob("*.svg"):  # the shades of a random layer may differ between machines
+        assert (kept / picture.name).read_text().startswith(picture.read_text().split(">")[0])
+
+
+@needs_program
+def test_pictures_of_the_concepts(tmp_path: Path) -> None:
+    """Those that do not depend on random numbers are the ones of the document."""
+    done = run(f"./horner explain --concepts {tmp_path}", ROOT)
+    assert done.returncode == 0, done.stderr
+    for name in ("series", "forms"):
+        assert (tmp_path / f"{name}.svg").read_text() == (ROOT / f"docs/concepts/{name}.svg").read_text()
+    assert (tmp_path / "capacity.svg").is_file() and (ROOT / "docs/concepts/capacity.svg").is_file()
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "HACKING.md", *(ROOT / "docs").rglob("*.md")]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`\n]*`", "", text)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http", "#")):
+            assert (page.parent / target.split("#")[0]).exists(), target
 
 
 def test_notation_covers_the_letters_of_the_headers() -> None:

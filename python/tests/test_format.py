@@ -28,7 +28,7 @@ def test_clang_format():
     version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     if not re.search(r"version 14\.", version):
         pytest.skip("no clang-format 14; other versions format differently")
-    sources = files("src/**/*.h", "src/**/*.cpp", "src/**/*.cu", "src/**/*.cuh")
+    sources = files("src/**/*.h", "src/**/*.cpp", "src/**/*.cu", "src/**/*.cuh", "examples/**/*.cpp")
     check(program, "--dry-run", "-Werror", *sources)
 
 
@@ -64,17 +64,3 @@ def test_style(name):
     for other in files("src/**/*.css"):
         declared |= set(re.findall(r"(--[a-z0-9]+)\s*:", (ROOT / other).read_text()))
     assert set(re.findall(r"var\((--[a-z0-9]+)", text)) <= declared
-
-
-def test_a_name_is_one_type():
-    """Two types of one name in two files are one to the linker, which then mixes up their code."""
-    found = {}
-    for name in files("src/**/*.h", "src/**/*.cpp"):
-        text = re.sub(r"^namespace \{$.*?^\}  // namespace$", "", (ROOT / name).read_text(), flags=re.M | re.S)
-        space = ""
-        for line in text.splitlines():
-            if opens := re.match(r"namespace ([\w:]+) \{", line):
-                space = opens[1]
-            if defines := re.match(r"(?:struct|class) ([\w:]+)[^;]*\{", line):
-                found.setdefault(f"{space}::{defines[1]}", []).append(name)
-    assert not {name: where for name, where in found.items() if len(where) > 1}

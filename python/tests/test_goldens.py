@@ -42,7 +42,8 @@ def close(actual: Tensor, expected: Tensor, name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("script", ["goldens.py", "mixer_goldens.py", "task_goldens.py"])
+@pytest.mark.parametrize("script", ["goldens.py", "mixer_goldens.py", "task_goldens.py", "chat_goldens.py",
+                                    "grammar_goldens.py"])
 def test_goldens_are_what_the_script_computes(script: str) -> None:
     command: list[str | Path] = [sys.executable, ROOT / "tools" / script, "--check"]
     done = subprocess.run(command, capture_output=True, text=True)

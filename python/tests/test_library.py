@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import horner
 
 
@@ -33,7 +35,11 @@ def test_broken_library(tmp_path: Path) -> None:
     assert line.startswith(f"ImportError: horner: cannot load {tmp_path}/libhorner.so")
 
 
-def test_another_torch(tmp_path: Path) -> None:
-    program = "import torch; torch.__version__ = '2.12.0'; import horner"
+@pytest.mark.parametrize("version", ["2.10.0", "2.12.1+cu130", "2.1.1"])
+def test_another_torch(tmp_path: Path, version: str) -> None:
+    program = f"import torch; torch.__version__ = '{version}'; import horner"
     line = import_error(tmp_path, program)
-    assert line == "ImportError: horner: built for torch 2.11, but this is torch 2.12.0"
+    assert line == (
+        f"ImportError: horner: built for torch 2.11, but this is torch {version}; "
+        "install the other one: pip install torch==2.11.0"
+    )

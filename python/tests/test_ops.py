@@ -50,6 +50,8 @@ def test_signature_is_the_schema(op: str, suffix: str) -> None:
         expected.append((argument.name, argument.kwarg_only, default))
     actual = []
     for name, parameter in inspect.signature(OPS[op]).parameters.items():
+        if name == "check":  # of this thread, not of the schema
+            continue
         default = [] if parameter.default == () else parameter.default
         actual.append((name, parameter.kind is inspect.Parameter.KEYWORD_ONLY, default))
     assert actual == expected
@@ -62,12 +64,6 @@ def test_every_op_has_its_function() -> None:
 
 
 # ---- PyTorch's own checks ---------------------------------------------------------------------
-
-
-@every_sample
-def test_opcheck(sample: Sample) -> None:
-    overload = getattr(torch.ops.horner, sample.op).default
-    torch.library.opcheck(overload, (), with_grad(sample.inputs()) | sample.everything)
 
 
 @every_sample
@@ -110,8 +106,78 @@ def test_compiled_is_eager(sample: Sample) -> None:
 @every_sample
 def test_outputs_are_laid_out_as_a_traced_graph_expects(sample: Sample) -> None:
     inputs = with_grad({name: x.transpose(1, 2).clone().transpose(1, 2) for name, x in sample.inputs().items()})
-    result = sample.call(**inputs, **sample.everything)
-    assert all(x.is_contiguous() for x in tensors(result))
+    o, state, norm = getattr(torch.ops.horner, sample.op)(**inputs, **sample.everything)
+    assert all(x.is_contiguous() for x in [o, *state, norm])
+
+
+@every_sample
+@pytest.mark.parametrize("T", [1, 7])
+def test_outputs_have_memory_of_their_own(sample: Sample, T: int) -> None:
+    """Of the op and of its backward, as torch demands of custom ops: none shares memory with an input or another output."""
+    op = getattr(torch.ops.horner, sample.op)
+    backward = getattr(torch.ops.horner, sample.op + "_backward")
+
+    def memory(list_: list[Tensor]) -> list[int]:
+        return [x.untyped_storage().data_ptr() for x in list_ if x.numel()]
+
+    inputs = sample.inputs(T=T)
+    state = op(**inputs, **sample.everything)[1] if sample.causal else None
+    o, after, norm = op(**inputs, state=state, **sample.everything)
+    dnorm = torch.ones_like(norm) if norm.numel() else None
+    dstate = [torch.ones_like(x) if x.is_floating_point() else None for x in after]
+    do = torch.ones_like(o)
+    absent = {a.name: None for a in backward.default._schema.arguments if not a.has_default_value()}
+    both = absent | inputs | sample.everything | {"state": state, "do": do}
+    gradients_of_all = backward(**both | {"dnorm": dnorm, "dstate": dstate})
+    from_o_alone = backward(**both | {"dstate": [None] * len(after)})
+    given = [*inputs.values(), *(state or []), do, *(x for x in [*dstate, dnorm] if x is not None)]
+    for outputs in ([o, norm, *after], gradients_of_all, from_o_alone):
+        found = memory(outputs)
+        assert len(set(found)) == len(found) and not set(found) & set(memory(given))
+
+
+# ---- attention's cache ------------------------------------------------------------------------
+
+
+CACHES = [(0, 0, 3), (7, 0, 3), (7, 2, 3), (0, 0, 1)]
+caches = pytest.mark.parametrize(("window", "sinks", "heads"), CACHES)
+
+
+def after_25_tokens(
+    window: int, sinks: int, heads: int
+) -> tuple[Tensor, list[Tensor], dict[str, Any]]:
+    """q, k and v of 20 more tokens, the state before them, and the options of all calls."""
+    x = torch.randn(3, 2, 45, heads, 64, dtype=torch.float64)
+    options = {"window": window, "sinks": sinks, "final_state": True, "log_norm": True}
+    return x[:, :, 25:], horner.attention(*x[:, :, :25], **options).state, options
+
+
+@caches
+def test_a_decode_loop_copies_no_cache(window: int, sinks: int, heads: int) -> None:
+    def memory(state: list[Tensor]) -> list[int]:
+        return [x.untyped_storage().data_ptr() for x in [*state[:2], *state[3:]]]
+
+    x, state, options = after_25_tokens(window, sinks, heads)
+    first = memory(state)
+    for q, k, v in x.split(1, dim=2):
+        with torch.profiler.profile(profile_memory=True) as profile:
+            state = horner.attention(q, k, v, state, **options).state
+        assert memory(state) == first
+        assert sum(event.self_cpu_memory_usage for event in profile.events()) < state[0].nbytes
+
+
+@caches
+def test_a_compiled_step_returns_memory_of_its_own(window: int, sinks: int, heads: int) -> None:
+    compiled = torch.compile(horner.attention, fullgraph=True, backend="aot_eager", dynamic=True)
+    x, state, options = after_25_tokens(window, sinks, heads)
+    for q, k, v in x[:, :, :3].split(1, dim=2):
+        expected = horner.attention(q, k, v, state, **options)
+        actual = compiled(q, k, v, state, **options)
+        close(tensors(actual), tensors(expected))
+        old = {part.untyped_storage().data_ptr() for part in state}
+        assert all(part.is_contiguous() for part in actual.state)
+        assert not old & {part.untyped_storage().data_ptr() for part in actual.state}
+        state = expected.state
 
 
 @every_sample
@@ -272,3 +338,73 @@ def test_wrong_options_are_refused(sample: Sample) -> None:
 def test_options_of_one_op_are_refused(op: str, options: dict[str, Any], names: str) -> None:
     sample = Sample(op, "plain")
     refused(sample, sample.inputs(), names, **options)
+
+
+# ---- checks of numbers ------------------------------------------------------------------------
+
+
+def broken(op: str, name: str, place: tuple[int, ...], value: float, **options: Any) -> str:
+    """What check=True says about one number."""
+    sample = next(s for s in SAMPLES if s.op == op and name in s.inputs())
+    inputs = sample.inputs()
+    inputs[name][place] = value
+    settings = sample.options | options
+    sample.call(**inputs, **settings, check=False)
+    sample.call(**inputs, **settings)
+    with pytest.raises(RuntimeError) as error:
+        sample.call(**inputs, **settings, check=True)
+    return str(error.value)
+
+
+def test_check_names_the_place() -> None:
+    assert broken("linear", "g", (1, 3, 0), 0.25) == (
+        "[linear] g is a log-decay and must be at most 0, got 0.25 at b,t,h = (1,3,0)"
+    )
+    assert broken("scan", "g", (0, 2, 1, 1), 0.5).endswith("got 0.5 at b,t,h,k = (0,2,1,1)")
+    assert "beta must lie in [0, 2], got 3 at b,t,h = (1,0,1)" in broken("delta", "beta", (1, 0, 1), 3.0)
+    assert "the norm of k must be at most 1" in broken("delta", "k", (0, 1, 1, 0), 4.0)
+
+
+def test_check_finds_a_sum_of_weights_that_is_not_positive() -> None:
+    q, k = torch.ones(1, 3, 1, 2), torch.ones(1, 3, 1, 2)
+    k[0, 0] = -1
+    with pytest.raises(RuntimeError, match=r"the sum of weights must be above 0, got -2 at b,t,h = \(0,0,0\)"):
+        horner.linear(q, k, q, norm="sum", check=True)
+    horner.linear(q, k.abs(), q, norm="sum", check=True)
+    first = horner.linear(q, k.abs(), q, norm="sum", final_state=True)
+    horner.linear(q, -k.abs()[:, :1].expand(1, 3, 1, 2) / 9, q, state=first.state, norm="sum", check=True)
+
+
+@every_sample
+def test_check_accepts_the_samples(sample: Sample) -> None:
+    unchecked = sample.call(**sample.inputs(), **sample.everything)
+    checked = sample.call(**sample.inputs(), **sample.everything, check=True)
+    assert all(map(torch.equal, tensors(checked), tensors(unchecked)))
+
+
+# ---- torch.func -------------------------------------------------------------------------------
+
+
+@every_sample
+def test_torch_func(sample: Sample) -> None:
+    if sample.complex:
+        pytest.skip("loss is real")
+    inputs = sample.inputs()
+
+    def total(inputs: dict[str, Tensor]) -> Tensor:
+        return sample.call(**inputs, **sample.options).o.square().sum()
+
+    leaves = with_grad(inputs)
+    expected = torch.autograd.grad(total(leaves), list(leaves.values()))
+    close(list(torch.func.grad(total)(inputs).values()), list(expected))
+    many = {name: torch.stack([x, x.flip(0)]) for name, x in inputs.items()}
+    rows = torch.func.vmap(lambda one: sample.call(**one, **sample.options).o)(many)
+    close(rows[1], sample.call(**{n: x[1] for n, x in many.items()}, **sample.options).o)
+    each = torch.func.vmap(torch.func.grad(total))(many)
+    close([x[0] for x in each.values()], list(expected))
+
+
+def test_torch_func_refuses_in_one_line() -> None:
+    q = torch.randn(2, 1, 4, 1, 2)
+    with pytest.raises(RuntimeError, match="torch.func takes no packed batch"):
+        torch.func.vmap(lambda x: horner.linear(x, x, x, cu_seqlens=torch.tensor([0, 2, 4])).o)(q)

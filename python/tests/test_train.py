@@ -85,7 +85,8 @@ def test_killed_while_a_checkpoint_is_written(whole: Path, tmp_path: Path) -> No
 def test_interrupt_saves_and_says_so(whole: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(command(tmp_path, "--checkpoint.every", "0"), stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=ONE_THREAD)
-    while not (tmp_path / "run/metrics.jsonl").exists() and process.poll() is None:
+    metrics = tmp_path / "run/metrics.jsonl"
+    while not (metrics.exists() and metrics.stat().st_size) and process.poll() is None:  # a step is done
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate()
@@ -123,7 +124,9 @@ def test_full_disk_is_one_line_and_leaves_the_old_checkpoint(tmp_path: Path) -> 
     (["--model.pattern", "softmax,linear,taylor"], 2, "horner train: model.pattern names 3 mixers for 2 layers"),
     (["--schedule.steps", "0"], 2, "horner train: schedule.steps must be at least 1, got 0"),
     (["--expect", "accuracy"], 2, "horner train: expect: 'accuracy' must be SCORE >= x, "),
-    (["--out", "/dev/null"], 1, "horner train: /dev/null/run/checkpoints: the folder cannot be made: "),
+    (["--expect", "test/acuracy >= 0"], 2, "horner train: expect: unknown score 'acuracy'; did you mean 'accuracy'?"),
+    (["--expect", "test_T9/loss <= 0"], 2, "horner train: expect: test_T9/loss: eval.lengths does not hold this length"),
+    (["--out", "/dev/null"], 1, "horner train: /dev/null: the folder cannot be made: "),
     (["--config", "/none.toml"], 3, "horner train: /none.toml: cannot be opened: "),
 ])
 def test_a_mistake_is_one_line(more: list[str], code: int, line: str, tmp_path: Path) -> None:
@@ -167,9 +170,11 @@ def test_checkpoint_is_a_safetensors_file(whole: Path) -> None:
 
 
 def test_answers_are_recorded(whole: Path, tmp_path: Path) -> None:
-    expect = "test/accuracy <= 1,valid/best >= 2,test_T9/accuracy >= 0"
-    subprocess.run([PROGRAM, *SMALL, "--schedule.steps", "3", "--out", tmp_path, "--name", "run", "--expect", expect],
-                   check=True, capture_output=True)
+    expect = "test/accuracy <= 1,valid/best >= 2,test/num_kv_pairs/accuracy-9 >= 0"
+    done = subprocess.run([PROGRAM, *SMALL, "--schedule.steps", "3", "--out", tmp_path, "--name", "run", "--expect",
+                           expect], capture_output=True, text=True)
+    assert done.returncode == 4 and "Expected test/accuracy <= 1: holds" in done.stdout
+    assert done.stderr.splitlines()[-1] == "horner train: expected valid/best >= 2: it does not hold"
     record = tmp_path / "results/known"
     done = subprocess.run([PROGRAM, "report", tmp_path / "run", "--answers", record], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -241,3 +246,21 @@ def test_a_killed_worker_ends_the_job_and_a_restart_goes_on(tmp_path: Path) -> N
     _, stderr = process.communicate(timeout=600)
     assert process.returncode == 0, stderr
     assert json.loads((tmp_path / "run/result.json").read_text())["resumed"]
+
+
+def test_a_foreign_model_is_trained_further(tmp_path: Path) -> None:
+    """--from a Hugging Face folder: its settings and weights; what comes out is a model that is read again."""
+    root = Path(__file__).resolve().parents[2]
+    words = ["--task", f"byte:data={root / 'README.md'},T=32", "--from", str(root / "src/model/formats/goldens/llama3"),
+             "--device", "cpu", "--schedule.steps", "2", "--train.batch", "2", "--eval.examples", "2", "--optim.lr", "0"]
+    done = subprocess.run([PROGRAM, "train", *words, "--out", tmp_path, "--name", "run"], capture_output=True, text=True,
+                          env=ONE_THREAD)
+    assert done.returncode == 0, done.stderr
+    config = json.loads((tmp_path / "run/config.json").read_text())["model"]
+    assert config["D"] == 16 and "position.scaling=llama3" in config["pattern"][0] and config["tied"]
+    folder = next((tmp_path / "run/checkpoints").glob("step_*"))
+    from safetensors.torch import load_file
+    ours = load_file(folder / "model.safetensors")
+    theirs = load_file(root / "src/model/formats/goldens/llama3/model.safetensors")
+    assert torch.equal(ours["layer_1.mixer.k_weight"], theirs["model.layers.1.self_attn.k_proj.weight"])
+    assert ours["embedding"].shape == (257, 16)  # bytes: the golden has no tokenizer

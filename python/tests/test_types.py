@@ -15,3 +15,8 @@ def test_mypy() -> None:
     command = [sys.executable, "-m", "mypy", "--cache-dir", "/dev/null"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_stubs_are_current() -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools/stubs.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -38,6 +38,25 @@ def test_verdict_comes_first(browser: Browser, page: Path) -> None:
     assert browser.run("document.querySelector('footer').textContent.includes('./horner compare softmax')")
 
 
+def test_the_task_is_drawn(browser: Browser, page: Path) -> None:
+    """Every token of a test example, and below the two questions their answers."""
+    browser.size(390, 800, True)
+    browser.open(page)
+    assert browser.run("document.querySelectorAll('.tokens li').length") == 16
+    assert browser.run("document.querySelectorAll('.tokens li i').length") == 2
+    assert browser.run("document.querySelector('.tokens').getBoundingClientRect().right <= innerWidth")
+
+
+def test_keys_and_values_are_told_apart(browser: Browser, page: Path) -> None:
+    browser.size(390, 800, True)
+    browser.open(page)
+    roles = browser.run("[...document.querySelectorAll('.tokens li')].map(l => l.className)")
+    assert roles[:4] == ["key", "value", "key", "value"] and roles.count("key") == 4
+    heads = browser.run("[...document.querySelectorAll('th button')].map(b => b.textContent)")
+    assert "right answers before the first error" in heads and not any("/accuracy" in head for head in heads)
+    assert browser.run("document.querySelectorAll('details math').length") >= 3
+
+
 def test_sorts_by_state(browser: Browser, page: Path) -> None:
     browser.size(1100, 800)
     browser.open(page)

@@ -84,3 +84,29 @@ def test_plots_stand_alone(browser: Browser, page: Path) -> None:
         browser.open(plot)
         assert browser.problems() == []
         assert browser.run("document.documentElement.nodeName") == "svg"
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every head of a small model."""
+    folder = tmp_path_factory.mktemp("heads")
+    for words in (["train", "--task", "byte:data=grammar,T=64", "--model.D", "16", "--schedule.steps", "2",
+                   "--eval.examples", "8", "--name", "run", "--out", folder],
+                  ["explain", "--model", folder / "run", "--T", "40", "--text", folder / "run/config.json", "--out", folder]):
+        subprocess.run([PROGRAM, *words], check=True, capture_output=True)
+    return folder / "explain.html"
+
+
+def test_heads_in_any_mode(browser: Browser, heads: Path) -> None:
+    for kind in browser.in_every_mode(heads):
+        assert browser.problems() == []
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth + 1") or kind == "print"
+
+
+def test_a_cell_tells_its_head(browser: Browser, heads: Path) -> None:
+    browser.size(1100, 800)
+    browser.open(heads)
+    assert browser.run("document.querySelectorAll('svg.map rect.cell').length") == 6 * 2 * 4
+    browser.hover("rect.cell", 5)
+    told = browser.run("document.getElementById('tip').textContent")
+    assert told.startswith("layer 1, head 1: ") and told.endswith(" tokens")

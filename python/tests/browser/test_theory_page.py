@@ -39,3 +39,15 @@ def test_claims_are_folded_after_the_charts(browser: Browser, page: Path) -> Non
     browser.open(page)
     assert browser.run("""[...document.querySelectorAll('section')].pop().innerText.startsWith('Claims')
         && !document.querySelector('section:last-of-type details').open""")
+
+
+def test_letters_are_defined_and_typeset(browser: Browser, page: Path) -> None:
+    browser.size(390, 800, True)
+    browser.open(page)
+    defined = browser.run("[...document.querySelectorAll('section dt')].map(d => d.textContent).join(' ')")
+    for letter in ("m", "Γ", "a", "U", "t", "c"):
+        assert letter in defined.replace(",", "").split(), letter
+    assert browser.run("document.querySelectorAll('math').length") >= 4
+    assert "become linear attention?" in browser.run("document.querySelector('.verdict').innerText")
+    captions = browser.run("[...document.querySelectorAll('figcaption')].map(c => c.innerText)")
+    assert sum("Dashed: the closed form" in caption for caption in captions) >= 4

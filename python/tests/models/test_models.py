@@ -1,0 +1,57 @@
+"""Real models: downloaded by `horner get`, then compared with what transformers gave (tools/model_goldens.py)."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import horner
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ.get("HORNER_LIBRARY", ""))
+pytestmark = pytest.mark.skipif(not (BUILD / "horner").is_file(), reason="HORNER_LIBRARY holds no program")
+
+
+def get(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([BUILD / "horner", "get", *words], capture_output=True, text=True, env=os.environ | environment)
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m", "minilm"])
+def test_get(name: str) -> None:
+    done = get(name, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert row["name"] == name and Path(row["folder"]).is_dir()
+    assert json.loads(get(name, "--json").stdout)[0]["downloaded"] is False
+
+
+def test_a_damaged_model_is_replaced(tmp_path: Path) -> None:
+    folder = Path(json.loads(get("minilm", "--json").stdout)[0]["folder"])
+    cache = tmp_path / "horner/minilm"
+    shutil.copytree(folder, cache)
+    (cache / "config.json").write_text("{}")
+    (row,) = json.loads(get("minilm", "--json", XDG_CACHE_HOME=str(tmp_path)).stdout)
+    assert row["downloaded"] and (cache / "config.json").read_bytes() == (folder / "config.json").read_bytes()
+    assert sorted(path.name for path in cache.parent.iterdir()) == ["minilm"]
+
+
+def test_numbers_are_those_of_transformers() -> None:
+    done = subprocess.run([BUILD / "horner_test", "--gtest_filter=RealModels.*"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"PASSED  \] 3 tests", done.stdout) and "SKIPPED" not in done.stdout
+
+
+@torch.no_grad()
+def test_python_opens_it() -> None:
+    """By its name, with the logits of transformers."""
+    get("smollm2-135m")
+    model = horner.load("smollm2-135m")
+    file = ROOT / "src/model/formats/goldens/real/smollm2-135m.safetensors"
+    golden = dict(zip(*torch.ops.horner.read_tensors(str(file)), strict=True))
+    logits = model(golden["tokens"])[0, golden["places"]][:, ::16]
+    assert (logits - golden["values"]).abs().max() < 1e-4 * golden["values"].abs().max()

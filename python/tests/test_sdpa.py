@@ -1,0 +1,99 @@
+"""horner.sdpa in the place of torch's scaled_dot_product_attention."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention as torch_sdpa
+
+import horner
+
+B, H, G, K, V = 2, 4, 2, 8, 6
+
+
+def qkv(Tq: int = 7, Tk: int = 7, heads: int = G) -> tuple[Tensor, Tensor, Tensor]:
+    random = torch.Generator().manual_seed(3)
+    shapes = (B, H, Tq, K), (B, heads, Tk, K), (B, heads, Tk, V)
+    q, k, v = (torch.randn(s, dtype=torch.float64, generator=random) for s in shapes)
+    return q, k, v
+
+
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_softmax_is_torchs(causal: bool, scale: float | None) -> None:
+    q, k, v = qkv()
+    close(
+        horner.sdpa(q, k, v, is_causal=causal, scale=scale),
+        torch_sdpa(q, k, v, is_causal=causal, scale=scale, enable_gqa=True),
+    )
+
+
+@pytest.mark.parametrize("Tq, Tk", [(3, 7), (1, 7), (7, 3), (1, 1)])
+def test_cross_attention(Tq: int, Tk: int) -> None:
+    q, k, v = qkv(Tq, Tk)
+    close(horner.sdpa(q, k, v), torch_sdpa(q, k, v, enable_gqa=True))
+
+
+@pytest.mark.parametrize("kind", ["softmax", "window:window=3", "window:window=3,sinks=1", "taylor:order=4"])
+def test_the_last_queries_are_those_of_the_whole(kind: str) -> None:
+    q, k, v = qkv()
+    whole = horner.sdpa(q, k, v, is_causal=True, kind=kind)
+    for n in (1, 3):
+        close(horner.sdpa(q[:, :, -n:], k, v, is_causal=True, kind=kind), whole[:, :, -n:])
+
+
+def test_taylor_is_the_cut_series() -> None:
+    q, k, v = qkv(heads=H)
+    x = q @ k.mT / math.sqrt(K)
+    w = sum(x**n / math.factorial(n) for n in range(5))
+    close(horner.sdpa(q, k, v, kind="taylor:order=4"), w / w.sum(-1, keepdim=True) @ v)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("kind", ["softmax", "taylor:order=2", "window:window=3"])
+@pytest.mark.parametrize("left", [True, False])
+def test_padding(causal: bool, kind: str, left: bool) -> None:
+    q, k, v = qkv()
+    mask = torch.ones(B, 7, dtype=torch.bool)
+    mask[1, slice(0, 3) if left else slice(4, 7)] = False
+    own = mask[1].nonzero()[:, 0]
+    for given in (mask, mask[:, None, None]):
+        o = horner.sdpa(q, k, v, given, is_causal=causal, kind=kind)
+        close(o[:1], horner.sdpa(q[:1], k[:1], v[:1], is_causal=causal, kind=kind))
+        alone = [x[1:, :, own] for x in (q, k, v)]
+        close(o[1:, :, own], horner.sdpa(*alone, is_causal=causal, kind=kind))
+        assert not o[1, :, ~mask[1]].any()
+
+
+def test_padding_of_keys_alone() -> None:
+    q, k, v = qkv(3, 7)
+    mask = torch.ones(B, 7, dtype=torch.bool)
+    mask[1, 5:] = False
+    close(horner.sdpa(q, k, v, mask), torch_sdpa(q, k, v, mask[:, None, None], enable_gqa=True))
+
+
+def test_gradients() -> None:
+    q, k, v = (x.requires_grad_() for x in qkv(3, 5))
+    assert torch.autograd.gradcheck(lambda *x: horner.sdpa(*x, is_causal=True), (q, k, v), fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"dropout_p": 0.1}, "no dropout"),
+        ({"kind": "gla"}, "kind must be one of softmax, window, taylor"),
+        ({"kind": "window"}, "window needs its width"),
+        ({"kind": "taylor:orders=2"}, "taylor takes order, got 'orders=2'"),
+        ({"attn_mask": torch.zeros(7, 7)}, "must be boolean"),
+        ({"attn_mask": torch.ones(7, 7, dtype=torch.bool)}, r"must be \(B,Tk\) = \(2,7\)"),
+    ],
+)
+def test_mistakes_are_one_line(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says) as error:
+        horner.sdpa(*qkv(), **options)
+    assert "\n" not in str(error.value)

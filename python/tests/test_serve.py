@@ -1,0 +1,412 @@
+"""horner serve: texts, chats, log-probabilities, errors, states, many clients and hostile ones."""
+
+import concurrent.futures
+import json
+import math
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving import PROGRAM, ROOT, Server, train
+
+pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
+LONG = {"max_tokens": 10**6, "ignore_eos": True}  # minutes: such a text ends only when it is cut off
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    out = tmp_path_factory.mktemp("models")
+    return {name: train(out, name, "--model.pattern", name) for name in ("gla", "softmax")}
+
+
+@pytest.fixture(scope="module", params=["gla", "softmax"])
+def server(models: dict[str, Path], request: pytest.FixtureRequest) -> Iterator[Server]:
+    with Server(models[request.param], "--name", "tiny", "--request_seconds", 3) as one:
+        yield one
+
+
+def test_small_answers(server: Server) -> None:
+    assert server.ask("GET", "/health") == {"status": "ok"}
+    (model,) = server.ask("GET", "/v1/models")["data"]
+    assert model["id"] == "tiny" and model["object"] == "model" and model["chat"] is True
+    tokens = server.post("/tokenize", prompt="Héllo", add_special_tokens=False)["tokens"]
+    assert tokens == list("Héllo".encode())
+    assert server.post("/detokenize", tokens=tokens) == {"prompt": "Héllo", "content": "Héllo"}
+    text = server.post("/apply-template", messages=[{"role": "user", "content": "Hi"}])["prompt"]
+    assert text == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    info = server.ask("GET", "/tokenizer_info")
+    assert {"eos_token", "bos_token", "pad_token", "chat_template"} <= set(info)
+
+
+def test_the_text_is_that_of_generate(server: Server, models: dict[str, Path]) -> None:
+    name = "gla" if "gla" in server.process.args[2] else "softmax"  # type: ignore[index,operator]
+    words = ["--prompt", "ROMEO:", "--tokens", "30", "--seed", "5", "--temperature", "0.7", "--json"]
+    made = subprocess.run([PROGRAM, "generate", models[name], *words], capture_output=True, text=True, check=True)
+    answer = server.post("/v1/completions", prompt="ROMEO:", max_tokens=30, seed=5, temperature=0.7)
+    (choice,) = answer["choices"]
+    assert choice["text"] == json.loads(made.stdout)["text"]
+    assert answer["usage"]["completion_tokens"] == len(json.loads(made.stdout)["ids"])
+
+
+def test_prompts_of_every_kind(server: Server) -> None:
+    wanted = {"max_tokens": 6, "temperature": 0}
+    one, two = server.text("ab", **wanted), server.text("cd", **wanted)
+    for prompt in (["ab", "cd"], [[97, 98], [99, 100]]):
+        choices = server.post("/v1/completions", prompt=prompt, **wanted)["choices"]
+        assert [c["index"] for c in choices] == [0, 1] and [c["text"] for c in choices] == [one, two]
+    assert server.text([97, 98], **wanted) == one
+    echoed = server.post("/v1/completions", prompt="ab", echo=True, **wanted)["choices"][0]
+    assert echoed["text"] == "ab" + one
+    several = server.post("/v1/completions", prompt="ab", n=3, seed=7, max_tokens=12)["choices"]
+    assert len({c["text"] for c in several}) > 1
+    for j, choice in enumerate(several):  # text j is that of the seed 7 + j
+        assert choice["text"] == server.text("ab", seed=7 + j, max_tokens=12)
+
+
+def test_log_probabilities_are_as_lm_eval_wants_them(server: Server) -> None:
+    ids = [[84, 111, 32, 98, 101], [72, 105]]
+    answer = server.post("/v1/completions", prompt=ids, max_tokens=1, logprobs=1, echo=True, temperature=0, seed=1234)
+    for choice, prompt in zip(answer["choices"], ids, strict=True):
+        scores = choice["logprobs"]
+        assert {len(scores[name]) for name in scores} == {len(prompt) + 1}
+        assert scores["token_logprobs"][0] is None and scores["top_logprobs"][0] is None
+        assert scores["tokens"][:-1] == [chr(i) for i in prompt]
+        assert scores["text_offset"][:-1] == list(range(len(prompt)))
+        rows = list(zip(scores["tokens"], scores["token_logprobs"], scores["top_logprobs"], strict=True))
+        for token, logprob, top in rows[1:]:
+            assert top[token] == logprob <= max(top.values()) <= 0
+        assert scores["token_logprobs"][-1] == max(scores["top_logprobs"][-1].values())  # the greedy token
+        for end in range(1, len(prompt)):  # the same numbers as one token at a time
+            step = server.post("/v1/completions", prompt=prompt[:end], max_tokens=1, logprobs=20, temperature=0)
+            top = step["choices"][0]["logprobs"]["top_logprobs"][0]
+            token = scores["tokens"][end]
+            assert token not in top or math.isclose(top[token], scores["token_logprobs"][end], abs_tol=1e-4)
+
+
+def test_streams(server: Server) -> None:
+    body = {"prompt": "ROMEO:", "max_tokens": 12, "seed": 3, "ignore_eos": True}
+    whole = server.text(**body)
+    chunks = server.events("/v1/completions", **body)
+    assert "".join(c["choices"][0]["text"] for c in chunks) == whole
+    assert [c["choices"][0]["finish_reason"] for c in chunks][-1] == "length" and "usage" not in chunks[-1]
+    said = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "seed": 3, "ignore_eos": True}
+    message = server.post("/v1/chat/completions", **said)["choices"][0]["message"]
+    chunks = server.events("/v1/chat/completions", stream_options={"include_usage": True}, **said)
+    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks[:-1]) == message["content"]
+    assert {c["object"] for c in chunks} == {"chat.completion.chunk"}
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 8
+    last = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "length"}
+    assert chunks[-2]["choices"][0] == last
+
+
+def test_stop_strings(server: Server) -> None:
+    body: dict[str, Any] = {"seed": 2, "max_tokens": 40, "ignore_eos": True}
+    text = server.text("A", **body)
+    stop = text[10]
+    answer = server.post("/v1/completions", prompt="A", stop=[stop], **body)["choices"][0]
+    if stop != "\ufffd":
+        assert answer["text"] == text[:text.index(stop)] and answer["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("path, body, status, words", [
+    ("completions", {"prompt": "a", "temperature": -1}, 400, "temperature must be a number in 0 .. 100, got -1"),
+    ("completions", {"prompt": "a", "temperature": "x"}, 400, "temperature must be"),
+    ("completions", {}, 400, "prompt is missing"),
+    ("completions", {"prompt": []}, 400, "prompt must be"),
+    ("completions", {"prompt": ["a", 1]}, 400, "prompt must be"),
+    ("completions", {"prompt": [[]]}, 400, "empty"),
+    ("completions", {"prompt": [257]}, 400, "token ids in 0 .. 256, got 257"),
+    ("completions", {"prompt": [1.5]}, 400, "token ids"),
+    ("completions", {"prompt": "a", "suffix": "b"}, 400, "suffix is not supported"),
+    ("completions", {"prompt": "a", "max_tokens": 10**30}, 400, "max_tokens must be a whole number"),
+    ("completions", {"prompt": "a", "logit_bias": {"x": 1}}, 400, "logit_bias must be"),
+    ("completions", {"prompt": "a", "model": "gpt-5"}, 404, "there is no model 'gpt-5'; this server has 'tiny'"),
+    ("completions", {"prompt": "a" * 40000}, 400, "the prompt has 40000 tokens; this server takes at most"),
+    ("completions", {"prompt": "a", "state": "none"}, 404, "there is no state 'none'"),
+    ("chat/completions", {"messages": []}, 400, "at least one message"),
+    ("chat/completions", {"messages": [{"content": "x"}]}, 400, "a role"),
+    ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "reads text"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}, 400, "logprobs: true"),
+    ("embeddings", {"input": "a"}, 400, "only encoders give vectors"),
+])
+def test_mistakes_are_said(server: Server, path: str, body: dict[str, Any], status: int, words: str) -> None:
+    assert words in server.post(f"/v1/{path}", status, **body)["error"]["message"]
+
+
+def test_answers_of_a_form(server: Server) -> None:
+    said = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 60, "seed": 1}
+    text = server.text("A", regex="(yes|no), [0-9]{2}", max_tokens=20)
+    assert re.fullmatch("(yes|no), [0-9]{2}", text)
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["n"],
+              "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "number", "schema": schema}}
+    answer = server.post("/v1/chat/completions", response_format=form, **said)["choices"][0]["message"]["content"]
+    assert set(json.loads(answer)) == {"n"} and 0 <= json.loads(answer)["n"] <= 99
+    tools = [{"type": "function", "function": {"name": "look", "parameters": schema}}]
+    choice = server.post("/v1/chat/completions", tools=tools, tool_choice="required", **said)["choices"][0]
+    (call,) = choice["message"]["tool_calls"]
+    assert choice["finish_reason"] == "tool_calls" and call["function"]["name"] == "look"
+    assert set(json.loads(call["function"]["arguments"])) == {"n"}
+    chunks = server.events("/v1/chat/completions", tools=tools, tool_choice="required", **said)
+    assert chunks[-2]["choices"][0]["delta"]["tool_calls"][0]["function"] == call["function"]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    server.post("/v1/chat/completions", 400, response_format={"type": "poem"}, **said)
+
+
+def test_a_text_is_the_same_alone_and_among_64_others(server: Server) -> None:
+    """Beside each other at most 16 write and the others wait; the bits of the log-probabilities are compared."""
+    def body(i: int) -> dict[str, Any]:
+        return {"prompt": "O " * (1 + i * 5 % 17), "max_tokens": 8 + i % 7, "seed": i, "logprobs": 2, "ignore_eos": True}
+
+    alone = server.post("/v1/completions", **body(0))["choices"]
+    with concurrent.futures.ThreadPoolExecutor(65) as pool:
+        texts = list(pool.map(lambda i: server.post("/v1/completions", **body(i)), range(65)))
+    assert texts[0]["choices"] == alone
+    assert server.metric("streams") == 0
+
+
+def test_a_chat_reads_its_history_once(server: Server) -> None:
+    messages: list[dict[str, str]] = []
+    read = 0
+    for turn in range(30):
+        messages.append({"role": "user", "content": f"turn {turn} of ours"})
+        # ASCII alone, so that the answer has the same tokens when it comes back
+        bias = {str(i): -100 for i in (*range(32), *range(127, 257))}
+        answer = server.post("/v1/chat/completions", messages=messages, max_tokens=4, seed=turn, logit_bias=bias)
+        messages.append(answer["choices"][0]["message"])
+        usage = answer["usage"]
+        new = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+        if turn:
+            assert new <= len(f"\n<|im_end|>\n<|im_start|>user\nturn {turn} of ours<|im_end|>\n<|im_start|>assistant\n") + 1
+        read += new
+    assert read + 30 * 4 <= usage["total_tokens"] + 30  # each token once, the last one of an answer with the next prompt
+    edited = messages[:40] + [{"role": "user", "content": "something else"}]
+    usage = server.post("/v1/chat/completions", messages=edited, max_tokens=2)["usage"]
+    before = len(server.post("/apply-template", messages=messages[:40], add_generation_prompt=False)["prompt"])
+    assert usage["prompt_tokens_details"]["cached_tokens"] >= before
+
+
+def test_states(server: Server, tmp_path: Path) -> None:
+    made = server.post("/states", name="start", prompt="To be, or not")
+    assert made["tokens"] == 13 and made["bytes"] > 0
+    wanted = {"max_tokens": 10, "temperature": 0, "ignore_eos": True}
+    text = server.text("To be, or not to be", **wanted)
+    assert server.text(" to be", state="start", **wanted) == text
+    server.ask("POST", "/states/start/fork", {"name": "other"})
+    server.text(" to be", state="other", save_state="after", **wanted)
+    names = {s["name"]: s["tokens"] for s in server.ask("GET", "/states")["states"]}
+    assert names["start"] == names["other"] == 13 and names["after"] == 13 + 6 + 10
+    server.ask("POST", "/states/after/roll_back", {"tokens": 19})
+    assert server.text("", state="after", **wanted) == text
+    server.ask("POST", "/states/after/roll_back", {"tokens": 20}, 400)
+    file = tmp_path / "state.safetensors"
+    file.write_bytes(server.ask("GET", "/states/other/export"))
+    from safetensors import safe_open
+    with safe_open(str(file), "pt") as tensors:
+        assert tensors.get_tensor("tokens").tolist() == list(b"To be, or not") and len(list(tensors.keys())) > 1
+    for name in ("start", "other", "after"):
+        server.ask("DELETE", f"/states/{name}")
+    server.ask("DELETE", "/states/start", status=404)
+    for name in ("../x", "", ".x", "a b", "x" * 101):
+        server.post("/states", 400, name=name, prompt="x")
+
+
+def test_a_state_survives_the_program(models: dict[str, Path], tmp_path: Path) -> None:
+    wanted = {"max_tokens": 12, "seed": 4, "ignore_eos": True}
+    for name, model in models.items():
+        folder = tmp_path / name
+        server = Server(model, "--states", folder)
+        server.post("/states", name="kept", prompt="Now is the winter of our discontent")
+        text = server.text(" made", state="kept", **wanted)
+        server.stop(signal.SIGKILL)
+        with Server(model, "--states", folder) as again:
+            (kept,) = again.ask("GET", "/states")["states"]
+            assert kept["name"] == "kept" and kept["on_disk"]
+            assert again.text(" made", state="kept", **wanted) == text
+            assert again.metric("cached_tokens_total") == 34  # nothing of it was read again but the last token
+    with Server(models["gla"], "--states", tmp_path / "softmax") as other:  # states of another model
+        assert other.ask("GET", "/states")["states"] == []
+
+
+def test_a_tree_of_1000_branches_holds_its_distinct_states(models: dict[str, Path]) -> None:
+    with Server(models["gla"], "--cache", "1024") as server:
+        server.text("root " * 4, max_tokens=0)
+        first = server.metric("cache_bytes")
+        for begin in range(0, 1000, 100):
+            prompts = ["root " * 4 + f"{i:03d}." for i in range(begin, begin + 100)]
+            server.post("/v1/completions", prompt=prompts, max_tokens=0)
+        server.wait_until_idle()
+        states, held = server.metric("cache_states"), server.metric("cache_bytes")
+        assert 1000 <= states <= 1002 and held <= first * states * 1.1
+        for begin in range(0, 1000, 100):  # all of them are known
+            prompts = ["root " * 4 + f"{i:03d}." for i in range(begin, begin + 100)]
+            server.post("/v1/completions", prompt=prompts, max_tokens=0)
+        assert server.metric("cache_states") == states
+    with Server(models["gla"], "--cache", "1") as small:  # the least recently used go
+        small.post("/v1/completions", prompt=[f"{i:04d} " * 3 for i in range(250)], max_tokens=0)
+        small.wait_until_idle()
+        assert small.metric("cache_bytes") <= 1 << 20
+
+
+def test_clients_that_leave_free_their_stream(server: Server) -> None:
+    for stream in (True, False):
+        body = json.dumps({"prompt": "x", "stream": stream} | LONG).encode()
+        head = ("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n")
+        clients = []
+        for _ in range(4):
+            client = socket.create_connection((server.host, server.port))
+            client.sendall(head.encode() + body)
+            clients.append(client)
+        server.wait_for_streams(4)
+        for client in clients:
+            client.close()
+        server.wait_until_idle()
+
+
+def send(server: Server, data: bytes, wait: float = 20) -> bytes:
+    """What comes back before the server closes the connection."""
+    with socket.create_connection((server.host, server.port), timeout=wait) as client:
+        client.sendall(data)
+        found = b""
+        try:
+            while more := client.recv(65536):
+                found += more
+        except (TimeoutError, ConnectionResetError):
+            pass
+        return found
+
+
+def post_bytes(body: bytes, *headers: str, length: int | None = None, kind: str = "application/json") -> bytes:
+    lines = ["POST /v1/completions HTTP/1.1", "Host: localhost", f"Content-Type: {kind}", "Connection: close",
+             f"Content-Length: {len(body) if length is None else length}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize("data, status", [
+    (post_bytes(b'{"prompt": "\xff\xfe"}'), 400),
+    (post_bytes(b"[" * 100000), 400),
+    (post_bytes(b'{"prompt": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001), 400),
+    (post_bytes(b'{"prompt": "a", "prompt": "b"}'), 400),
+    (post_bytes(b"{}", *(f"X-{i}: {i}" for i in range(10000))), 400),
+    (post_bytes(b"prompt=a", kind="application/x-www-form-urlencoded"), 400),
+    (post_bytes(b'{"prompt": "a"}', kind="multipart/form-data; boundary=x"), 400),
+    (post_bytes(b"x" * 100, "Content-Encoding: gzip"), 400),
+    (post_bytes(b'{"prompt": "' + b"a" * 10_000_000 + b'"}'), 413),
+    (b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+    (b"\x00\x01\x02 nonsense\r\n\r\n", 400),
+    (b"GET /health HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 400),
+    (b"BREW / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 400),
+], ids=range(13))
+def test_hostile_requests(server: Server, data: bytes, status: int) -> None:
+    answer = send(server, data)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer[:300]
+    assert b'"error"' in answer
+    assert server.ask("GET", "/health") == {"status": "ok"}
+
+
+def test_slow_and_half_requests(server: Server) -> None:
+    assert send(server, post_bytes(b'{"prompt"', length=500)).startswith(b"HTTP/1.1 400")  # half a request
+    with socket.create_connection((server.host, server.port), timeout=20) as client:  # a byte now and then
+        with pytest.raises(OSError):
+            for _ in range(600):  # each request has 3 seconds
+                client.sendall(b"G")
+                time.sleep(0.2)
+    assert server.ask("GET", "/health") == {"status": "ok"}
+
+
+def test_limits(models: dict[str, Path]) -> None:
+    with Server(models["gla"], "--streams", 1, "--queue", 2, "--connections", 6) as server:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            long = pool.submit(server.post, "/v1/completions", prompt="x", max_tokens=3000, ignore_eos=True)
+            server.wait_until(lambda one: one.metric("prompt_tokens_total") > 0)
+            answer = server.post("/v1/completions", 429, prompt=["a", "b", "c"], max_tokens=1)
+            assert "the limit is 2" in answer["error"]["message"]
+            assert long.result()["usage"]["completion_tokens"] == 3000
+        idle = [socket.create_connection((server.host, server.port)) for _ in range(6)]
+        server.wait_until(lambda one: b"too many connections" in send(one, b"", wait=1))
+        for client in idle:
+            client.close()
+        server.wait_until(lambda one: b'"ok"' in send(one, b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"))
+
+
+def test_without_memory_new_texts_are_refused_and_old_ones_go_on(models: dict[str, Path]) -> None:
+    with Server(models["softmax"], "--memory", 500) as server:  # 640 bytes a token
+        message = server.post("/v1/completions", 400, prompt="x", n=2, **LONG)["error"]["message"]
+        assert "ask for fewer tokens" in message
+        body = json.dumps({"prompt": "x", "stream": True, "max_tokens": 600_000, "ignore_eos": True}).encode()
+        with socket.create_connection((server.host, server.port), timeout=60) as client:
+            client.sendall(post_bytes(body))
+            server.wait_for_streams(1)
+            message = server.post("/v1/completions", 503, prompt="y", **LONG | {"max_tokens": 600_000})["error"]["message"]
+            assert "try again later" in message
+            assert server.text("y", max_tokens=3, ignore_eos=True)  # a short one fits
+            assert server.metric("streams") == 1 and b"data: {" in client.recv(65536)
+        server.wait_until_idle()
+        server.text("y", max_tokens=1)
+
+
+def test_a_key(models: dict[str, Path]) -> None:
+    with Server(models["gla"], HORNER_API_KEY="secret") as server:
+        assert server.ask("GET", "/health") == {"status": "ok"}
+        assert server.ask("GET", "/v1/models", status=401)["error"]["type"] == "authentication_error"
+        for wrong in ("secret", "Bearer secre", "Bearer secrets", "Bearer "):
+            server.ask("GET", "/v1/models", status=401, Authorization=wrong)
+        assert server.ask("GET", "/v1/models", Authorization="Bearer secret")["data"]
+    with Server(models["gla"], "--host", "0.0.0.0") as server:
+        assert any(line.startswith("warning: everybody") for line in server.lines)
+    with Server(models["gla"]) as server:
+        assert server.host == "127.0.0.1" and not any("warning" in line for line in server.lines)
+
+
+def test_sigterm_drains(models: dict[str, Path]) -> None:
+    server = Server(models["gla"])
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        long = pool.submit(server.events, "/v1/completions", prompt="x", max_tokens=1500, ignore_eos=True)
+        server.wait_until(lambda one: one.metric("prompt_tokens_total") > 0)
+        assert server.stop() == 0
+        assert long.result()[-1]["choices"][0]["finish_reason"] == "length"
+    cut = Server(models["gla"], "--drain_seconds", 0)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        long = pool.submit(cut.events, "/v1/completions", prompt="x", **LONG)
+        cut.wait_for_streams(1)
+        assert cut.stop() == 0
+        assert "shutting down" in long.result()[-1]["error"]["message"]
+
+
+def test_an_encoder() -> None:
+    folder = ROOT / "src/model/formats/goldens/bert"
+    if not (folder / "tokenizer.json").is_file() and not (folder / "vocab.txt").is_file():
+        pytest.skip("the small encoder has no tokenizer")
+    with Server(folder) as server:
+        answer = server.post("/v1/embeddings", input=[[1, 2, 3], [4, 5]])
+        for one in answer["data"]:
+            assert math.isclose(sum(x * x for x in one["embedding"]), 1, rel_tol=1e-5)
+        server.post("/v1/completions", 400, prompt="a")
+
+
+def test_curl(server: Server) -> None:
+    if not shutil.which("curl"):
+        pytest.skip("no curl")
+    body = json.dumps({"prompt": "ROMEO:", "max_tokens": 5, "seed": 1, "stream": True})
+    done = subprocess.run(["curl", "-sSN", f"{server.url}/v1/completions", "-H", "Content-Type: application/json",
+                           "-d", body], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("data: {") and done.stdout.endswith("data: [DONE]\n\n")
+
+
+def test_mistakes_of_the_command(models: dict[str, Path], server: Server) -> None:
+    for words, line in ((["--port", "70000"], "port must lie in 0 .. 65535, got 70000"),
+                        (["--streams", "0"], "streams must lie in 1 .. 65536, got 0"),
+                        (["--port", str(server.port)], f"cannot listen on 127.0.0.1:{server.port}")):
+        done = subprocess.run([PROGRAM, "serve", models["gla"], *words], capture_output=True, text=True)
+        assert done.returncode in (1, 2) and line in done.stderr and done.stderr.count("\n") == 1
+    assert subprocess.run([PROGRAM, "serve", "/nowhere", "--port", "0"], capture_output=True).returncode == 3

@@ -1,0 +1,131 @@
+"""transformers with horner: our model folders, generate(), and attn_implementation."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import horner
+
+transformers = pytest.importorskip("transformers", reason="no transformers")
+
+PATTERNS = [["gla:heads=2", "window:heads=2,window=3"], ["softmax:heads=2"], ["mamba2:head=8,state=4"]]
+every_pattern = pytest.mark.parametrize("pattern", PATTERNS, ids=lambda p: p[0].split(":")[0])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "model"
+
+
+def saved(folder: Path, pattern: list[str]) -> horner.nn.Model:
+    model = horner.nn.Model(pattern=pattern, layers=2, D=16, vocabulary=11, seed=1).eval()
+    with torch.no_grad():
+        for p in model.parameters():  # far from 0, so that greedy decoding has one answer
+            p.mul_(3)
+    horner.save(model, folder)
+    return model
+
+
+def ids(T: int = 6) -> torch.Tensor:
+    return torch.randint(1, 11, (2, T), generator=torch.Generator().manual_seed(1))
+
+
+def greedy(model: horner.nn.Model, prompt: torch.Tensor, n: int) -> torch.Tensor:
+    for _ in range(n):
+        prompt = torch.cat([prompt, model(prompt)[:, -1:].argmax(-1)], 1)
+    return prompt
+
+
+@every_pattern
+def test_auto_model_opens_a_folder(folder: Path, pattern: list[str]) -> None:
+    own = saved(folder, pattern)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    torch.testing.assert_close(model(ids()).logits, own(ids()), rtol=1e-6, atol=1e-6)
+    loss = model(ids(), labels=ids()).loss
+    expected = torch.nn.functional.cross_entropy(own(ids())[:, :-1].flatten(0, 1), ids()[:, 1:].flatten())
+    torch.testing.assert_close(loss, expected)
+    model.save_pretrained(folder.with_name("again"))
+    assert torch.equal(horner.load(folder.with_name("again"))(ids()), own(ids()))
+
+
+@every_pattern
+def test_generate_goes_on_from_the_state(folder: Path, pattern: list[str]) -> None:
+    own = saved(folder, pattern)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    lengths = []
+    inner = model.model.forward
+    model.model.forward = lambda x, *a, **k: lengths.append(x.shape[1]) or inner(x, *a, **k)
+    result = model.generate(ids(), max_new_tokens=5, do_sample=False)
+    assert torch.equal(result, greedy(own, ids(), 5))
+    assert lengths == [6, 1, 1, 1, 1]  # the state is the cache: each token is read once
+    slow = model.generate(ids(), max_new_tokens=5, do_sample=False, use_cache=False)
+    assert torch.equal(slow, result)
+
+
+def test_beams_and_left_padding(folder: Path) -> None:
+    own = saved(folder, PATTERNS[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    options: dict[str, Any] = {"max_new_tokens": 4, "do_sample": False, "num_beams": 3}
+    with_state = model.generate(ids(), **options)
+    assert torch.equal(with_state, model.generate(ids(), use_cache=False, **options))
+    mask = torch.ones(2, 6, dtype=torch.int64)
+    mask[1, :2] = 0
+    padded = model.generate(ids(), attention_mask=mask, max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert torch.equal(padded[0], greedy(own, ids()[:1], 4)[0])
+    assert torch.equal(padded[1, 2:], greedy(own, ids()[1:, 2:], 4)[0])
+
+
+# ---- attn_implementation ------------------------------------------------------------------------
+
+
+def llama(name: str) -> Any:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=11, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, attn_implementation=name,
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for name, p in model.named_parameters():  # scores of about 1, where the series' orders differ
+            p.mul_(10 if "q_proj" in name or "k_proj" in name else 1)
+    return model
+
+
+def test_llama_by_horner_is_llama() -> None:
+    mask = torch.ones(2, 6, dtype=torch.int64)
+    mask[1, :2] = 0
+    for given in (None, mask):
+        expected = llama("eager")(ids(), attention_mask=given).logits
+        actual = llama("horner")(ids(), attention_mask=given).logits
+        seen = slice(None) if given is None else given.bool()
+        torch.testing.assert_close(actual[seen], expected[seen], rtol=1e-4, atol=1e-5)
+    result = llama("horner").generate(ids(), max_new_tokens=4, do_sample=False)
+    assert torch.equal(result, llama("eager").generate(ids(), max_new_tokens=4, do_sample=False))
+
+
+def test_llama_by_taylor_and_window() -> None:
+    exact = llama("eager")(ids()).logits
+    errors = [(llama(f"horner:taylor:order={n}")(ids()).logits - exact).abs().max().item() for n in (2, 4, 6)]
+    assert errors[0] > errors[1] > errors[2] > 0
+    wide = llama(horner.attn_implementation("window:window=99"))(ids()).logits
+    torch.testing.assert_close(wide, exact, rtol=1e-4, atol=1e-5)
+    narrow = llama(horner.attn_implementation("window:window=2"))(ids()).logits
+    assert (narrow - exact).abs().max() > 1e-4
+
+
+def test_import_horner_does_not_import_transformers() -> None:
+    program = "import sys, horner; assert 'transformers' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_order_of_imports_does_not_matter(folder: Path) -> None:
+    saved(folder, ["gla:heads=2"])
+    line = f"print(transformers.AutoModelForCausalLM.from_pretrained({str(folder)!r}).config.model_type)"
+    for first, second in (("horner", "transformers"), ("transformers", "horner")):
+        program = f"import {first}; import {second}; {line}"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert done.stdout.strip() == "horner", done.stderr
