@@ -1,7 +1,14 @@
 # The pinned torch wheel as imported targets: torch::cpu, and torch::cuda where its CUDA half is wanted.
 # find_package(Torch) is not used: it enables CUDA by itself and rewrites flags and architectures.
+#
+# The installed package uses this file too. Which torch: HORNER_TORCH; else the one that find_package(Torch) has found; else
+# the one that the package was built with; else that of Python.
 set(HORNER_TORCH "" CACHE PATH "folder of the torch package; empty: asked of Python")
-if(NOT HORNER_TORCH)
+if(NOT HORNER_TORCH AND TORCH_INSTALL_PREFIX)
+  set(HORNER_TORCH "${TORCH_INSTALL_PREFIX}")
+elseif(NOT HORNER_TORCH AND EXISTS "${HORNER_BUILT_WITH}/lib/libtorch_cpu.so")
+  set(HORNER_TORCH "${HORNER_BUILT_WITH}")
+elseif(NOT HORNER_TORCH)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   execute_process(
     COMMAND "${Python3_EXECUTABLE}" -c
@@ -13,9 +20,18 @@ if(NOT HORNER_TORCH)
   set(HORNER_TORCH "${found}" CACHE PATH "" FORCE)
 endif()
 
-file(STRINGS "${HORNER_TORCH}/version.py" version_line REGEX "^__version__")
-if(NOT version_line MATCHES "2\\.11\\.0")
-  message(FATAL_ERROR "Horner is built against torch 2.11.0; ${HORNER_TORCH} says ${version_line}")
+set(header "${HORNER_TORCH}/include/torch/headeronly/version.h")
+set(found_version "none")
+if(EXISTS "${header}")
+  file(READ "${header}" header)
+  string(REGEX REPLACE ".*define TORCH_VERSION[^\"]*\"([^\"]+)\".*" "\\1" found_version "${header}")
+endif()
+if(NOT found_version MATCHES "^2\\.11\\.")
+  message(FATAL_ERROR "Horner is built for torch 2.11, but the version in ${HORNER_TORCH} is: "
+    "${found_version}. Install it with: pip install torch==2.11.0")
+endif()
+if(TARGET torch::cpu)
+  return()
 endif()
 
 function(import_torch name library)

@@ -268,7 +268,7 @@ def two_mamba(x: Array, p: Weights, o: dict[str, Any]) -> Array:
     """arXiv:2602.17363, all pairs."""
     H = 4
     qkv = np.concatenate([x @ p(f"{n}_weight", D, D).T for n in "qkv"], axis=1)
-    qkv = conv(qkv, p("conv_weight", 3 * D, 2))
+    qkv = conv(qkv, p("conv_weight", 3 * D, 2)) + p("conv_bias", 3 * D)
     q, k, v = (heads(part, H) for part in np.split(qkv, 3, axis=1))
     g = -softplus(x @ p("decay_weight", H, D).T)
     out = np.zeros((len(x), D))
@@ -325,6 +325,95 @@ def gated_conv(x: Array, p: Weights, o: dict[str, Any]) -> Array:
     return y + x if o.get("residual", True) else y
 
 
+def around(q: Array, k: Array, mu: Array, order: int) -> float:
+    """softmax's weight e^{q.k} as a series around the nearest centre."""
+    c = min(range(len(mu)), key=lambda i: ((k - mu[i]) ** 2).sum())
+    u, weight, term = q @ (k - mu[c]) / np.sqrt(len(q)), 0.0, 1.0
+    for n in range(order + 1):
+        weight, term = weight + term, term * u / (n + 1)
+    return float(np.exp(q @ mu[c] / np.sqrt(len(q))) * weight)
+
+
+def centres(x: Array, p: Weights, o: dict[str, Any]) -> Array:
+    """Keys replaced by their centres, and the series around them: all pairs."""
+    H, G, K = 4, o.get("groups", 4), 4
+    q = heads(x @ p("q_weight", D, D).T, H)
+    k, v = (heads(x @ p(f"{n}_weight", G * K, D).T, G) for n in "kv")
+    mu = p("centres", G, o["count"], K)
+    out = np.zeros((len(x), D))
+    for h in range(H):
+        g = h * G // H
+        a, b = rope(q[h]), rope(k[g])
+        for t in range(len(x)):
+            w = np.array([around(a[t], b[s], mu[g], o.get("order", 0)) for s in range(t + 1)])
+            out[t, K * h : K * h + K] = w @ v[g][: t + 1] / w.sum()
+    return out @ p("out_weight", D, D).T
+
+
+def far_weight(
+    q: Array, k: Array, h: int, g: int, p: Weights, o: dict[str, Any], H: int, G: int
+) -> float:
+    """The weight of a token beyond the window, under softmax's normaliser."""
+    K = len(q)
+    if o["far"] == "centres":
+        return around(q, k, p("centres", G, o["count"], K)[g], o.get("order", 0))
+    if o["far"] == "taylor":
+        return around(q, k, p("centre", G, K)[g][None], 2)
+    a, b = q @ p("feature_q", H, K, K)[h], k @ p("feature_k", G, K, K)[g]
+    phi = [np.concatenate([np.exp(z) / np.exp(z).sum() for z in (y, -y)]) for y in (a, b)]
+    return float(phi[0] @ phi[1])
+
+
+def recurrent_far(x: Array, q: Array, k: Array, v: Array, g: int, p: Weights, far: str) -> Array:
+    """The recurrence of key head g over all tokens, read by one query head."""
+    G, K, R = 2, q.shape[1], 3
+    q, k = (z / np.sqrt((z * z).sum(1, keepdims=True) + 1e-6) for z in (q, k))
+    per_key = far in ("gla", "kda")
+    rates = G * K if per_key else G
+    y = x @ p("decay_down_weight", R, D).T if per_key else x
+    y = softplus(y @ p("decay_weight", rates, y.shape[1]).T + p("decay_bias", rates))
+    decay = np.exp(-y[:, K * g : K * g + K] if per_key else -y[:, g : g + 1])
+    out, S, n = np.zeros((len(x), v.shape[1])), np.zeros((K, v.shape[1])), np.zeros(K)
+    for t in range(len(x)):
+        S, n, write = decay[t][:, None] * S, decay[t] * n, v[t]
+        if far in ("gated_deltanet", "kda"):
+            beta = sigmoid(x[t] @ p("beta_weight", G, D)[g] + p("beta_bias", G)[g])
+            write = beta * (v[t] - k[t] @ S)
+        if far == "mlstm":
+            i = x[t] @ p("input_gate_weight", G, D)[g] + p("input_gate_bias", G)[g]
+            write, n = np.exp(15 * np.tanh(i / 15)) * v[t], n + np.exp(15 * np.tanh(i / 15)) * k[t]
+        S = S + np.outer(k[t], write)
+        out[t] = q[t] @ S / (max(abs(q[t] @ n), 1) if far == "mlstm" else 1)
+        if far in ("gla", "mlstm"):
+            out[t] = rms(out[t], 1e-5)
+    return out
+
+
+def hybrid(x: Array, p: Weights, o: dict[str, Any]) -> Array:
+    """softmax over window and sinks; the tokens beyond under its normaliser, or added."""
+    H, G, K, far = 4, 2, 4, o["far"]
+    q = heads(x @ p("q_weight", D, D).T, H)
+    k, v = (heads(x @ p(f"{n}_weight", G * K, D).T, G) for n in "kv")
+    out = np.zeros((len(x), D))
+    for h in range(H):
+        g = h * G // H
+        a, b = rope(q[h]), rope(k[g])
+        shared = far in ("linear", "taylor", "centres")
+        for t in range(len(x)):
+            w = np.zeros(t + 1)
+            for s in range(t + 1):
+                if t - s < o["window"] or s < o["sinks"]:
+                    w[s] = np.exp(a[t] @ b[s] / np.sqrt(K))
+                elif shared:
+                    w[s] = np.exp(p("far_bias", H)[h]) * far_weight(a[t], b[s], h, g, p, o, H, G)
+            out[t, K * h : K * h + K] = w @ v[g][: t + 1] / w.sum()
+        if not shared:
+            gate = sigmoid(x @ p("gate_weight", H, D)[h] + p("gate_bias", H)[h])
+            y = recurrent_far(x, a, b, v[g], g, p, far) * gate[:, None]
+            out[:, K * h : K * h + K] += y * p("far_scale", H)[h]
+    return out @ p("out_weight", D, D).T
+
+
 Equation = Callable[[Array, Weights, dict[str, Any]], Array]
 EQUATIONS: list[tuple[str, Equation, dict[str, Any]]] = [
     ("taylor", taylor, {}),
@@ -358,6 +447,12 @@ EQUATIONS: list[tuple[str, Equation, dict[str, Any]]] = [
     ("norm_attention", norm_attention, {"heads": 2, "normaliser": "exp", "causal": False}),
     ("kda", kda, {}),
     ("kda", kda, {"heads": 2, "rank": 3, "negative": True}),
+    ("centres", centres, {"count": 3}),
+    ("centres", centres, {"count": 2, "order": 2, "groups": 2}),
+    *(("hybrid", hybrid, {"groups": 2, "window": 3, "sinks": 1, "far": far, **more})
+      for far, more in [("linear", {}), ("taylor", {}), ("centres", {"count": 3}),
+                        ("centres", {"count": 2, "order": 2}), ("gla", {"rank": 3}), ("mlstm", {}),
+                        ("gated_deltanet", {}), ("kda", {"rank": 3})]),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-# Run at every build, as a script: writes OUTPUT only where the commit has changed.
+# Run at every build, as a script: writes OUTPUT, the functions of core/version.h, only where one has changed.
 execute_process(COMMAND git rev-parse --short=12 HEAD WORKING_DIRECTORY "${SOURCE}"
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)
@@ -10,7 +10,9 @@ else()
     string(APPEND commit "+")
   endif()
 endif()
-set(text "#include \"core/commit.h\"\nnamespace horner {\nconst char* commit() { return \"${commit}\"; }\n}\n")
+set(text "#include \"core/version.h\"\nnamespace horner {\n")
+string(APPEND text "const char* version() { return \"${VERSION}\"; }\n")
+string(APPEND text "const char* commit() { return \"${commit}\"; }\n}\n")
 set(old "")
 if(EXISTS "${OUTPUT}")
   file(READ "${OUTPUT}" old)
