@@ -73,16 +73,16 @@ HeadBound bound_of(const Approximation& a, const Core& core, int64_t row, int64_
   const at::Tensor k = core.in.k[row].select(1, group).to(at::kDouble);
   const at::Tensor v = core.in.v[row].select(1, group).to(at::kDouble);
   const int64_t T = q.size(0);
+  const double scale = core.options.scale.value_or(1 / std::sqrt(double(k.size(1))));
   const at::Tensor w =
-      weights_of(scores_of(core, row, head, at::zeros_like(core.in.k[row][0]))).to(at::kDouble);
+      weights_of({at::matmul(scale * q, k.t()), {}, core.options.window, core.options.sinks});
+  // Summed over the far tokens: 1 minus the near ones would round a small tail to 0.
   HeadBound y;
-  at::Tensor near = at::zeros({T}, at::kDouble);
+  y.tail = at::ones({T}, at::kDouble);
   if (a.window > 0) {
-    const at::Tensor last = w.triu(1 - a.window);
     const int64_t sinks = std::min(a.sinks, T);
-    near = last.sum(1) + (w - last).narrow(1, 0, sinks).sum(1);
+    y.tail = w.tril(-a.window).narrow(1, sinks, T - sinks).sum(1);
   }
-  y.tail = (1 - near).clamp_min(0);
   const at::Tensor M = running_max(v.norm(2, 1));
   y.most = 2 * M;
   if (a.drops) {
@@ -94,7 +94,6 @@ HeadBound bound_of(const Approximation& a, const Core& core, int64_t row, int64_
   // The keys that are far from token t are among those of tokens up to t - window.
   at::Tensor radius = running_max(distances(k, centres));
   if (a.window > 0) radius = at::constant_pad_nd(radius, {a.window, 0}).narrow(0, 0, T);
-  const double scale = core.options.scale.value_or(1 / std::sqrt(double(k.size(1))));
   const at::Tensor B = (q.norm(2, 1) * radius * scale).contiguous();
   y.B = B.max().item<double>();
   const double bias = a.bias.defined() ? a.bias[head].item<double>() : 0;
