@@ -81,7 +81,7 @@ RC_GTEST_PROP(Bound, IsNeverBelowTheError, ()) {
   const at::Tensor error = (output(h, &a) - output(h, nullptr)).norm(2, 1);
   const HeadBound bound = bound_of(a, h.core(), 0, 0);
   const double beyond = (error - bound.bound).max().item<double>();
-  RC_ASSERT(beyond <= 1e-5 * bound.most.max().item<double>());  // the tail is fp32
+  RC_ASSERT(beyond <= 1e-9 * bound.most.max().item<double>());
   RC_ASSERT((bound.bound <= bound.most + 1e-12).all().item<bool>());
 }
 
