@@ -47,7 +47,9 @@ class JsonBuilder : public nlohmann::json_sax<J> {
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
     const std::string_view what =
         error.what();  // "[json.exception.parse_error.101] parse error .."
-    throw DataError("is not JSON: {}", what.substr(what.find("] ") + 2, kJsonMessage));
+    // The message quotes the text, which may be anything, and may itself become JSON (a note of a run).
+    const J shown = J::parse(quoted(std::string(what.substr(what.find("] ") + 2, kJsonMessage))));
+    throw DataError("is not JSON: {}", shown.template get<std::string>());
   }
 
  private:
@@ -56,8 +58,9 @@ class JsonBuilder : public nlohmann::json_sax<J> {
     std::set<std::string> keys;  // of an object
   };
 
+  // Bytes that are not UTF-8, and a character cut in two, become U+FFFD.
   static std::string quoted(const std::string& text) {
-    return J(text).dump(-1, ' ', false, J::error_handler_t::replace);  // cut inside a character
+    return J(text).dump(-1, ' ', false, J::error_handler_t::replace);
   }
 
   J* place(J value) {

@@ -32,6 +32,12 @@ std::string mistake(const std::string& text) {
   return "none";
 }
 
+TEST(Json, AMistakeInBytesThatAreNoTextIsText) {
+  EXPECT_TRUE(is_utf8(mistake("{\"a\xae\": 1}")));
+  EXPECT_TRUE(is_utf8(mistake("\xff\xfe")));
+  EXPECT_TRUE(is_utf8(mistake("\"" + std::string(89, 'a') + std::string(60, '\xc3') + "\"")));
+}
+
 TEST(Json, DepthIsLimited) {
   const auto nested = [](int64_t n, const std::string& open, const std::string& close) {
     std::string text;

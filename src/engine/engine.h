@@ -105,9 +105,9 @@ class Engine {
     TokenSampler sampler;
     StreamedText shown;
     int64_t left;
-    bool first;                     // its first token begins the text of the stream
-    TokenMask::Place place;         // in the mask, if there is one
-    std::vector<uint64_t> allowed;  // tokens
+    bool first;                       // its first token begins the text of the stream
+    TokenMask::Place place{};         // in the mask, if there is one
+    std::vector<uint64_t> allowed{};  // tokens
   };
   struct Entry {
     std::vector<int32_t> tokens;

@@ -20,7 +20,7 @@ def damage(path: Path, how: str, dice: random.Random) -> None:
         data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
         path.write_bytes(data)
     elif how == "cut":
-        path.write_bytes(data[:dice.randrange(len(data))])
+        path.write_bytes(data[:dice.randrange(len(data.rstrip()))])  # without its last newline DONE says the same
     else:
         path.unlink()
 

@@ -63,6 +63,7 @@ std::string damage(const std::string& checkpoint, std::string_view except) {
       const bool old = !parse_json(read_file(path), path).contains("format_version");
       return old ? "" : done + ": is empty";
     }
+    if (!seal.contains("format_version")) return done + ": has no format_version";
     if (!seal.contains("xxh128") || !seal["xxh128"].is_object()) return done + ": has no checksums";
     for (const auto& [name, hash] : seal["xxh128"].items()) {
       if (name.starts_with(except)) continue;
