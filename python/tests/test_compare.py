@@ -65,6 +65,16 @@ def test_softmax_has_no_crossover_with_itself(done: Path) -> None:
         assert all(0 < point["decode_p10"] <= point["decode"] <= point["decode_p90"] for point in row["speed"])
 
 
+def test_crossovers_are_with_the_softmax_of_the_table(done: Path, tmp_path: Path) -> None:
+    """With one key/value head for four heads the cache is smaller, and so it is passed later."""
+    result = compare(tmp_path, "softmax:groups=1", "gla:heads=2", "--seeds", "1")
+    assert result.returncode == 0, result.stderr
+    assert "speed: 0 of 6 timings done" in result.stderr  # three rounds of the two models, no third one
+    grouped = json.loads((tmp_path / "compare.json").read_text())["rows"][1]
+    whole = json.loads((done / "compare.json").read_text())["rows"][2]
+    assert grouped["memory_crossover"] > 3 * whole["memory_crossover"]
+
+
 def test_only_the_mixer_differs(done: Path) -> None:
     """The weights that the mixers share start equal: the loss of a seed's first batch is nearly so."""
     configs = [json.loads(path.read_text()) for path in (done / "runs").glob("*/config.json")]

@@ -104,29 +104,33 @@ ModelOptions model_of(
 
 bool is_softmax(const CompareRow& row) { return MixerSpec::parse(row.settings).name == "softmax"; }
 
+// Crossovers are against the softmax of the table, or against the default one where the table has none.
 void measure(CompareResult& r, const Task& task, const RunsTell& tell) {
   const CompareOptions& o = r.options;
   std::vector<CompareRow*> rows;
-  std::vector<ModelOptions> models = {model_of(o, task, "softmax", o.model.D)};
+  std::vector<ModelOptions> models;
   for (CompareRow& row : r.rows) {
     if (row.scores.empty()) continue;
     rows.push_back(&row);
     models.push_back(model_of(o, task, row.settings, row.D));
   }
+  const auto shown = [](const CompareRow* row) { return is_softmax(*row); };
+  const size_t softmax = std::find_if(rows.begin(), rows.end(), shown) - rows.begin();
+  if (softmax == rows.size()) models.push_back(model_of(o, task, "softmax", o.model.D));
   const int64_t total = kSpeedRounds * int64_t(models.size());
   const auto speeds =
       measure_speeds(models, o.speed_lengths, find_device(o.device), [&](int round, size_t m) {
         if (!tell) return;
         const int64_t done = round * int64_t(models.size()) + int64_t(m);
-        const std::string name = m == 0 ? "softmax" : rows[m - 1]->mixer;
+        const std::string name = m < rows.size() ? rows[m]->mixer : "softmax";
         tell({done, total, done, total, "speed of " + name});
       });
-  for (size_t m = 1; m < models.size(); ++m) {
-    CompareRow& row = *rows[m - 1];
+  for (size_t m = 0; m < rows.size(); ++m) {
+    CompareRow& row = *rows[m];
     row.speed = speeds[m];
     if (is_softmax(row) || !make_model(models[m], 0)->causal()) continue;
-    row.memory_crossover = double(memory_crossover(models[m], models[0]));
-    row.time_crossover = decode_crossover(speeds[m], speeds[0]);
+    row.memory_crossover = double(memory_crossover(models[m], models[softmax]));
+    row.time_crossover = decode_crossover(speeds[m], speeds[softmax]);
   }
 }
 

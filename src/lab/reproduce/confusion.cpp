@@ -29,8 +29,9 @@ at::Tensor weights(Mixer& mixer, const at::Tensor& x, int64_t n) {
 at::Tensor doubled_weights(Mixer& mixer, const at::Tensor& x, int64_t n) {
   const c10::NoGradGuard no_graph;
   std::vector<at::Tensor> projection;
+  const auto parameters = mixer.named_parameters();
   for (const char* name : {"q_weight", "q_bias"}) {
-    if (const at::Tensor* p = mixer.named_parameters().find(name)) projection.push_back(*p);
+    if (const at::Tensor* p = parameters.find(name)) projection.push_back(*p);
   }
   if (projection.empty()) return {};
   for (const at::Tensor& p : projection) p.mul_(2);
