@@ -58,6 +58,10 @@ Table cost(const MixerType& type) {
     table.rows.push_back(
         {fmt::format("state of one sequence after {} tokens", kTokens[i]), own[i], cache[i]}
     );
+  if (type.name == softmax.name) {  // is not set beside itself
+    table.head.pop_back();
+    for (auto& row : table.rows) row.pop_back();
+  }
   return table;
 }
 

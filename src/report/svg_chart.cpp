@@ -175,7 +175,15 @@ class Drawing {
         const double near = at.left > x ? at.left - 1 : at.right < x ? at.right + 1 : x;
         text += line_at(x, y, near, middle, "lead");
       }
-      text += text_at(at.left + 1, middle + 4.5, "start", "name", s.name) + "</g>";
+      const bool before = at.right < x;  // it ends at the mark, however wide the font draws it
+      text += text_at(
+          before ? at.right - 1 : at.left + 1,
+          middle + 4.5,
+          before ? "end" : "start",
+          "name",
+          s.name
+      );
+      text += "</g>";
     }
     return text;
   }
@@ -186,7 +194,8 @@ class Drawing {
       return Box{left, middle - h / 2, left + w, middle + h / 2};
     };
     const auto free = [&](const Box& b) {
-      return b.left >= 0 && b.right <= units(width_) && b.top >= 20 && b.bottom <= bottom_ + 4 &&
+      return b.left >= left_ && b.right <= units(width_) && b.top >= 20 &&
+             b.bottom <= bottom_ + 4 &&
              std::none_of(taken.begin(), taken.end(), [&](const Box& o) { return overlap(b, o); });
     };
     for (double away = 0; away < 200; away += 4) {

@@ -94,6 +94,20 @@ TEST(Svg, NamesStandApart) {
   for (size_t i = 1; i < places.size(); ++i) EXPECT_GE(places[i] - places[i - 1], 16);
 }
 
+// A name that stands left of its mark ends there, so that a font wider than expected does not cover the mark.
+TEST(Svg, ANameBeforeItsMarkEndsThere) {
+  Chart chart{"t", {"x"}, {"y"}, {}};
+  chart.series.push_back({"before", {{.5, 1}}});
+  chart.series.push_back({"behind", {{.55, 1}}});
+  chart.series.push_back({"low", {{0, 0}}});
+  chart.series.push_back({"far", {{1, .5}}});
+  const std::string picture = svg(chart);
+  const size_t name = picture.find(">before<"), open = picture.rfind("<text", name);
+  ASSERT_NE(name, std::string::npos);
+  EXPECT_NE(picture.substr(open, name - open).find("\"end\""), std::string::npos)
+      << picture.substr(open, 120);
+}
+
 TEST(Svg, MapAveragesBlocksAndShowsSigns) {
   HeatMap map{"t", "t", "s", 128, 128, std::vector<double>(128 * 128, 0)};
   map.values[0] = 4;                 // block (0,0) of 2 x 2

@@ -116,7 +116,8 @@ struct Difference {
   std::string a, b;    // a - b
   Interval seeds;      // over paired seeds
   Bootstrap examples;  // over test examples, of scores that are means over seeds
-  bool shown() const;  // whether the interval over seeds excludes 0; with one seed the bootstrap's
+  // Whether the interval over seeds excludes 0; with one seed, or seeds that all differ by the same, the bootstrap's.
+  bool shown() const;
 };
 
 // The first head of a trained mixer on the first test example, its first 128 tokens at most.

@@ -158,6 +158,16 @@ TEST(Compare, FailedRunsAreReportedAndTheRestCounts) {
   EXPECT_EQ(verdict(r), "No run finished: nothing can be said.");
 }
 
+// Both seeds differ by -0.00025: Student's interval has no width, the test examples do not show a difference.
+TEST(Compare, EqualDifferencesOfSeedsShowNothingAlone) {
+  Difference d;
+  d.seeds = t_interval({-0.00025, -0.00025});
+  d.examples = {-0.00025, -0.0015, 0.001, 400};
+  EXPECT_FALSE(d.shown());
+  d.examples = {-0.5, -0.55, -0.45, 400};
+  EXPECT_TRUE(d.shown());
+}
+
 TEST(Compare, OneSeedSaysSo) {
   CompareResult r;
   r.metric = "accuracy";

@@ -182,7 +182,8 @@ Json row_json(const CompareRow& row) {
 }  // namespace
 
 bool Difference::shown() const {
-  if (seeds.n >= 2) return !seeds.holds(0);
+  // Seeds that all differ by the same have an interval of no width, which shows nothing: the examples decide.
+  if (seeds.n >= 2 && (seeds.half > 0 || examples.n == 0)) return !seeds.holds(0);
   return examples.n > 0 && (examples.low > 0 || examples.high < 0);
 }
 
