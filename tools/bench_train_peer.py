@@ -1,11 +1,12 @@
-"""A training step in eager PyTorch, as the peer of `horner bench train`: the same model, data and optimiser.
+"""A training step in PyTorch, as the peer of `horner bench train`: the same model, data and optimiser.
 
     x = E[token];  x += mixer(rms_norm(x));  x += (silu(x W1) * x W3) W2;  logits = rms_norm(x) W_head
 
 mixer: softmax   scaled_dot_product_attention, causal; q and k rotated (RoPE), as those of taylor
        linear    elu+1 features, chunked with a (C,C) mask inside a chunk and a running state between
        taylor    order 2: 1 + x + x^2/2 with x = q.k/sqrt(K), as a masked (T,T) matrix, divided by its row sum
-Prints one line of JSON: seconds of a step (median), tokens per second, peak bytes on a GPU.
+Prints one line of JSON: seconds of a step (median), tokens per second, peak bytes on a GPU; with --compile the same once
+more for the model compiled by torch.compile.
 """
 
 import argparse
@@ -96,23 +97,16 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--mixer", default="softmax", choices=["softmax", "linear", "taylor"])
-    parser.add_argument("--heads", type=int, default=4)
-    for name, value in (("B", 32), ("T", 256), ("D", 128), ("layers", 2), ("mlp_dim", 0), ("vocabulary", 256), ("steps", 10)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
-    a = parser.parse_args()
-    if a.threads:
-        torch.set_num_threads(a.threads)
+def time_steps(a: argparse.Namespace, compiled: bool) -> dict[str, float]:
     torch.manual_seed(0)
     model = Model(a.mixer, a.vocabulary, a.D, a.layers, a.heads, a.mlp_dim).to(a.device)
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
                                   lr=1e-3, betas=(0.9, 0.95), fused=True)
+    run = torch.compile(model) if compiled else model
+    if a.device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
     times = []
     for step in range(a.steps + 3):
         tokens = torch.randint(a.vocabulary, (a.B, a.T + 1), device=a.device)
@@ -121,7 +115,7 @@ def main() -> None:
         start = time.perf_counter()
         optimizer.zero_grad()
         with torch.autocast(a.device.split(":")[0], torch.bfloat16, enabled=a.device != "cpu"):
-            logits = model(tokens[:, :-1])
+            logits = run(tokens[:, :-1])
             loss = F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -129,10 +123,27 @@ def main() -> None:
         loss.item()
         if step >= 3:
             times.append(time.perf_counter() - start)
-    seconds = statistics.median(times)
-    print(json.dumps({"seconds": seconds, "tokens_per_second": a.B * a.T / seconds,
-                      "memory": torch.cuda.max_memory_allocated() if a.device != "cpu" else 0,
-                      "parameters": sum(p.numel() for p in model.parameters())}))
+    return {"seconds": statistics.median(times), "parameters": sum(p.numel() for p in model.parameters()),
+            "memory": torch.cuda.max_memory_allocated() if a.device != "cpu" else 0}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mixer", default="softmax", choices=["softmax", "linear", "taylor"])
+    parser.add_argument("--heads", type=int, default=4)
+    for name, value in (("B", 32), ("T", 256), ("D", 128), ("layers", 2), ("mlp_dim", 0), ("vocabulary", 256), ("steps", 10)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compile", action="store_true")
+    a = parser.parse_args()
+    if a.threads:
+        torch.set_num_threads(a.threads)
+    answer = time_steps(a, compiled=False)
+    answer["tokens_per_second"] = a.B * a.T / answer["seconds"]
+    if a.compile:
+        answer |= {f"compiled_{name}": value for name, value in time_steps(a, compiled=True).items()}
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// horner bench train: a training step against the same model in eager PyTorch.
+// horner bench train: a training step against the same model in PyTorch.
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "core/file.h"
@@ -20,6 +20,7 @@ Table table(const BenchTrainReport& report) {
   Table t{
       {"mixer",
        "D",
+       "L",
        "parameters",
        "step ms",
        "as a graph",
@@ -29,6 +30,8 @@ Table table(const BenchTrainReport& report) {
        "its memory",
        "times as fast"},
       {}};
+  if (report.options.compile)
+    t.head.insert(t.head.end(), {"compiled PyTorch ms", "its memory", "times as fast"});
   const auto bytes = [](double x) { return x > 0 ? short_bytes(x) : "-"; };
   for (const BenchTrainRow& r : report.rows) {
     const bool peer = r.peer_milliseconds > 0;
@@ -36,6 +39,7 @@ Table table(const BenchTrainReport& report) {
     t.rows.push_back(
         {r.mixer,
          std::to_string(r.D),
+         std::to_string(r.layers),
          short_count(double(r.parameters)),
          r.failure.empty() ? fmt::format("{:.2f}", r.milliseconds) : r.failure,
          r.graph_milliseconds > 0  ? fmt::format("{:.2f}", r.graph_milliseconds)
@@ -47,6 +51,13 @@ Table table(const BenchTrainReport& report) {
          bytes(r.peer_memory),
          peer ? fmt::format("{:.2f}", r.peer_milliseconds / step) : "-"}
     );
+    if (!report.options.compile) continue;
+    const bool compiled = r.compiled_milliseconds > 0;
+    for (const std::string& cell :
+         {compiled ? fmt::format("{:.2f}", r.compiled_milliseconds) : "-",
+          bytes(r.compiled_memory),
+          compiled ? fmt::format("{:.2f}", r.compiled_milliseconds / step) : "-"})
+      t.rows.back().push_back(cell);
   }
   return t;
 }
@@ -54,13 +65,12 @@ Table table(const BenchTrainReport& report) {
 std::string heading(const BenchTrainReport& report) {
   const BenchTrainOptions& o = report.options;
   return fmt::format(
-      "{}: forward, backward, clipping and AdamW of a language model, B = {}, T = {}, L = {}, H = "
-      "{}, {} tokens; medians "
-      "of {} steps.",
+      "{}: forward, backward, clipping and AdamW of a language model, B = {}, T = {}{}, H = {}, {} "
+      "tokens; medians of {} steps.",
       report.device,
       o.B,
       o.T,
-      o.layers,
+      o.equal ? ", layers by the size of the first" : fmt::format(", L = {}", o.layers),
       o.heads,
       o.vocabulary,
       o.steps

@@ -2,6 +2,7 @@
 #include "nn/features/scalar_networks.h"
 #include "nn/fused/gates.h"
 #include "nn/fused/kernels.h"
+#include "nn/fused/pointwise.h"
 #include "nn/head_loss/head_loss.h"
 #include "nn/position/rotate.h"
 #include "nn/selective_scan.h"
@@ -17,6 +18,7 @@ extern "C" void horner_plug_cuda() {
   horner::gate_kernels() = horner::cuda_gate_kernels();
   horner::make_nccl() = horner::cuda_make_nccl();
   horner::network_kernels() = horner::cuda_network_kernels();
+  horner::pointwise_kernel() = horner::cuda_pointwise_kernel();
   horner::recall_kernel() = horner::cuda_recall_kernel();
   horner::replay_kernels() = horner::cuda_replay_kernels();
   horner::rotate_kernels() = horner::cuda_rotate_kernels();

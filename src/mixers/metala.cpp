@@ -42,8 +42,10 @@ at::Tensor MetaLa::mix(const at::Tensor& given, Pass& pass) {
   in.q = split_heads(q, H);
   in.v = split_heads(v, H);
   const Decay to_decay{.negated = true, .scale = 1 / o_.temperature};
-  in.g = split_heads(decay(logit, to_decay), H);  // log sigmoid(.) / temperature
-  in.k = k.defined() ? split_heads(k, H) : (-in.g.expm1()).to(in.v.scalar_type());  // k = 1 - a
+  const DecayAndKeys own =  // g = log sigmoid(.) / temperature, k = 1 - a
+      k.defined() ? DecayAndKeys{decay(logit, to_decay), k} : decay_and_keys(logit, to_decay);
+  in.g = split_heads(own.g, H);
+  in.k = split_heads(own.k, H);
   horner::Options options;
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
   at::Tensor o = pass.run("linear", in, options).o;

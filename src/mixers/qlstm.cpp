@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 
+#include "nn/fused/pointwise.h"
 #include "nn/heads.h"
 #include "nn/parameter.h"
 #include "nn/precision.h"
@@ -25,24 +26,32 @@ Qlstm::Qlstm(int64_t D, const Options& o)
 }
 
 at::Tensor Qlstm::mix(const at::Tensor& x, Pass& pass) {
-  at::Tensor branch, main = x, u;
+  at::Tensor z, main = x, u;
   if (o_.block == "full") {
     const auto halves = in_(x).split(E_, -1);
-    branch = at::gelu(halves[0]);
+    z = halves[0];
     main = conv_(halves[1], pass);
     u = main;
   } else {
     u = write_(x);
   }
-  const auto gates = wide(gates_(main)).split(E_, -1);  // f, i, o
+  const auto gates = gates_(main).split(E_, -1);  // f, i, o
   Inputs in;
-  in.g = power_.defined() ? wide(power_).relu() * at::log_sigmoid(-gates[0])
-                          : at::log_sigmoid(gates[0]);
-  in.g = in.g.unsqueeze(2);  // (B,T,1,E)
-  in.v = (gates[1].sigmoid() * wide(u)).unsqueeze(2);
+  if (!power_.defined() && pointwise_fuses(Pointwise::qlstm_gates, {gates[0], gates[1], u}, {})) {
+    const auto y = pointwise(Pointwise::qlstm_gates, {gates[0], gates[1], u});
+    in.g = y[0].unsqueeze(2);  // (B,T,1,E)
+    in.v = y[1].unsqueeze(2);
+  } else {
+    const at::Tensor f = wide(gates[0]);
+    in.g = power_.defined() ? wide(power_).relu() * at::log_sigmoid(-f) : at::log_sigmoid(f);
+    in.g = in.g.unsqueeze(2);
+    in.v = (wide(gates[1]).sigmoid() * wide(u)).unsqueeze(2);
+  }
   const at::Tensor h = pass.run("scan", in).o.squeeze(2);
-  const at::Tensor o = (gates[2].sigmoid() * h).to(x.scalar_type());
-  return out_(branch.defined() ? branch * o : o);
+  if (z.defined() && pointwise_fuses(Pointwise::qlstm_out, {gates[2], h, z}, {}))
+    return out_(pointwise(Pointwise::qlstm_out, {gates[2], h, z})[0]);
+  const at::Tensor o = (wide(gates[2]).sigmoid() * h).to(x.scalar_type());
+  return out_(z.defined() ? at::gelu(z) * o : o);
 }
 
 }  // namespace horner

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "nn/fused/gates.h"
+#include "nn/fused/pointwise.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
 #include "nn/parameter.h"
@@ -65,6 +66,8 @@ at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
       h = all.last;
       return all.y;
     });
+    if (mamba && pointwise_fuses(Pointwise::skip_gate, {y, u, halves[1]}, {skip_}))
+      return out_(pointwise(Pointwise::skip_gate, {y, u, halves[1]}, {skip_})[0]);
     const at::Tensor o = (y + skip_ * wide(u)).to(u.scalar_type());
     return out_(mamba ? o * at::silu(halves[1]) : o);
   }

@@ -6,7 +6,10 @@
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "nn/fused/fused.h"
+#include "nn/fused/gates.h"
 #include "nn/part.h"
+#include "nn/precision.h"
 #include "ops/attention/cache.h"
 #include "ops/dispatch.h"
 
@@ -176,7 +179,9 @@ Result Pass::run_learned(Inputs in, Options options, const at::Tensor& c) {
 
 at::Tensor Pass::divide(const at::Tensor& o, const at::Tensor& eta) {
   core.eta = core.eta.defined() ? core.eta * eta : eta;
-  core.o = o / eta.unsqueeze(-1).to(o.scalar_type());
+  const bool each_head = eta.sizes() == o.sizes().slice(0, o.dim() - 1);
+  core.o = each_head && fusable({o}) ? scale_heads(o, wide(eta).reciprocal())
+                                     : o / eta.unsqueeze(-1).to(o.scalar_type());
   return core.o;
 }
 

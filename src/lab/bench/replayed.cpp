@@ -15,17 +15,21 @@ constexpr int64_t kBatches = 4;  // that the steps take in turn
 }  // namespace
 
 ReplayedTime time_replayed(
-    const ModelOptions& m, int64_t B, int64_t T, int64_t steps, at::Device device, bool bf16
+    Model& model,
+    const ModelOptions& m,
+    int64_t B,
+    int64_t T,
+    int64_t steps,
+    at::Device device,
+    bool bf16
 ) {
   const OwnStream stream(device);
   TrainOptions o;
   o.model = m;
   o.schedule.steps = steps + kWarm;
   o.train.precision = bf16 ? "bf16" : "fp32";
-  const auto model = make_model(m, 0);
-  model->to(device);
-  Optimizer optimizer(*model, o.optim);
-  Step step(*model, optimizer, o, device);
+  Optimizer optimizer(model, o.optim);
+  Step step(model, optimizer, o, device);
   std::vector<TargetBatch> batches;
   for (int64_t i = 0; i < kBatches; ++i) {
     const at::Tensor tokens = at::randint(m.vocabulary, {B, T + 1}, at::kLong);

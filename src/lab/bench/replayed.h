@@ -11,9 +11,15 @@ struct ReplayedTime {
   std::string why;
 };
 
-// `steps` steps in a row on random tokens (B,T), all of which are targets.
+// `steps` steps in a row on random tokens (B,T), all of which are targets. The model changes.
 ReplayedTime time_replayed(
-    const ModelOptions& model, int64_t B, int64_t T, int64_t steps, at::Device device, bool bf16
+    Model& model,
+    const ModelOptions& options,
+    int64_t B,
+    int64_t T,
+    int64_t steps,
+    at::Device device,
+    bool bf16
 );
 
 }  // namespace horner

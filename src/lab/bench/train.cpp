@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "core/check.h"
 #include "core/device.h"
@@ -40,6 +41,7 @@ Json peer_answer(const BenchTrainOptions& o, const std::string& mixer, int64_t D
     words.insert(words.end(), {flag, std::to_string(value)});
   }
   words.insert(words.end(), {"--device", d.is_cuda() ? "cuda" : "cpu"});
+  if (o.compile) words.emplace_back("--compile");
   std::string answer;
   const int code = run_program(words, [&](const std::string& line) { answer += line + "\n"; });
   if (code != 0) throw RunError("the peer ended with {}: {}", code, fmt::join(words, " "));
@@ -76,6 +78,20 @@ ModelOptions model_of(const BenchTrainOptions& o, const std::string& mixer, int6
   return m;
 }
 
+int64_t layer_parameters(const BenchTrainOptions& o, const std::string& mixer, int64_t D) {
+  ModelOptions m = model_of(o, mixer, D);
+  m.vocabulary = m.layers = 1;
+  const int64_t one = make_model(m, 0)->parameters_count();
+  m.layers = 2;
+  return make_model(m, 0)->parameters_count() - one;
+}
+
+// Layers of the model that comes nearest to the size of the first mixer's.
+int64_t equal_layers(const BenchTrainOptions& o, const std::string& mixer, int64_t D) {
+  const double whole = double(o.layers * layer_parameters(o, o.mixer[0], D));
+  return std::max<int64_t>(1, std::llround(whole / double(layer_parameters(o, mixer, D))));
+}
+
 // Before anything is made, as for `train`.
 void check_sizes(const BenchTrainOptions& o, const std::string& mixer, int64_t D, bool bf16) {
   for (const auto& [name, value] :
@@ -95,18 +111,21 @@ void check_sizes(const BenchTrainOptions& o, const std::string& mixer, int64_t D
 }
 
 BenchTrainRow time_steps(
-    const BenchTrainOptions& o, const std::string& mixer, int64_t D, at::Device device, bool bf16
+    Model& model,
+    const BenchTrainOptions& o,
+    const std::string& mixer,
+    int64_t D,
+    at::Device device,
+    bool bf16
 ) {
-  const auto model = make_model(model_of(o, mixer, D), 0);
-  model->to(device);
   restart_memory_peak(device);
-  Optimizer optimizer(*model, {});
+  Optimizer optimizer(model, {});
   const auto run = [&](const TargetBatch& batch) {
     optimizer.zero_gradients();
     at::Tensor loss;
     {
       const Autocast precision(device, bf16);
-      loss = loss_sum(*model, batch) / double(batch.count);
+      loss = loss_sum(model, batch) / double(batch.count);
     }
     torch::autograd::backward({loss}, {});
     optimizer.step(1e-3);
@@ -123,7 +142,8 @@ BenchTrainRow time_steps(
   BenchTrainRow row;
   row.mixer = mixer;
   row.D = D;
-  row.parameters = model->parameters_count();
+  row.layers = o.layers;
+  row.parameters = model.parameters_count();
   row.milliseconds = 1e3 * median(times);
   row.tokens_per_second = double(o.B * o.T) / median(times);
   if (device.is_cuda()) row.memory = memory_peak(device);
@@ -136,18 +156,53 @@ BenchTrainRow time_steps(
 }
 
 // Steps of the training loop, one after the other, without a wait between them.
-void add_replayed(BenchTrainRow& row, const BenchTrainOptions& o, at::Device device, bool bf16) {
+void add_replayed(
+    BenchTrainRow& row, Model& model, const BenchTrainOptions& o, at::Device device, bool bf16
+) {
   if (!device.is_cuda()) return;
   c10::getDeviceAllocator(device.type())->emptyCache();  // of the steps before, on another stream
   const int64_t steps = std::max(o.steps, std::min<int64_t>(500, int64_t(2000 / row.milliseconds)));
   const ReplayedTime time =
-      time_replayed(model_of(o, row.mixer, row.D), o.B, o.T, steps, device, bf16);
+      time_replayed(model, model_of(o, row.mixer, row.D), o.B, o.T, steps, device, bf16);
   if (!time.replayed) {
     row.graph_failure = time.why.empty() ? "not recorded" : time.why;
     return;
   }
   row.graph_milliseconds = 1e3 * time.seconds;
   row.tokens_per_second = double(o.B * o.T) / time.seconds;
+}
+
+// The program and its peer by turns.
+BenchTrainRow time_rounds(
+    const BenchTrainOptions& o, const std::string& mixer, int64_t D, at::Device device, bool bf16
+) {
+  BenchTrainRow best;
+  Json peer;
+  const auto model = make_model(model_of(o, mixer, D), 0);
+  model->to(device);
+  for (int64_t round = 0; round < o.rounds; ++round) {
+    BenchTrainRow row;
+    try {
+      row = time_steps(*model, o, mixer, D, device, bf16);
+      add_replayed(row, *model, o, device, bf16);
+    } catch (const c10::OutOfMemoryError&) {
+      return {.mixer = mixer, .D = D, .layers = o.layers, .failure = "out of memory"};
+    }
+    const bool faster = row.tokens_per_second > best.tokens_per_second;
+    if (round == 0 || (faster && (row.graph_failure.empty() || !best.graph_failure.empty())))
+      best = row;
+    if (o.peer.empty() || !has_peer(mixer)) continue;
+    const Json answer = peer_answer(o, mixer, D, device);
+    if (peer.is_null()) peer = answer;
+    for (auto& [name, value] : peer.items()) value = std::min(value, answer.at(name));
+  }
+  if (peer.is_null()) return best;
+  best.peer_milliseconds = 1e3 * peer.at("seconds").get<double>();
+  best.peer_memory = peer.at("memory").get<double>();
+  if (!o.compile) return best;
+  best.compiled_milliseconds = 1e3 * peer.at("compiled_seconds").get<double>();
+  best.compiled_memory = peer.at("compiled_memory").get<double>();
+  return best;
 }
 
 }  // namespace
@@ -168,29 +223,9 @@ BenchTrainReport bench_train(
   for (const std::string& mixer : o.mixer) {
     for (const int64_t D : o.D) {
       if (tell) tell(fmt::format("{} D={}", mixer, D), report);
-      BenchTrainRow best;
-      Json peer;
-      for (int64_t round = 0; round < o.rounds; ++round) {
-        BenchTrainRow row;
-        try {
-          row = time_steps(o, mixer, D, device, bf16);
-          add_replayed(row, o, device, bf16);
-        } catch (const c10::OutOfMemoryError&) {
-          best = {.mixer = mixer, .D = D, .failure = "out of memory"};
-          break;
-        }
-        const bool faster = row.tokens_per_second > best.tokens_per_second;
-        if (round == 0 || (faster && (row.graph_failure.empty() || !best.graph_failure.empty())))
-          best = row;
-        if (o.peer.empty() || !has_peer(mixer)) continue;
-        const Json answer = peer_answer(o, mixer, D, device);
-        if (peer.is_null() || answer.at("seconds") < peer.at("seconds")) peer = answer;
-      }
-      if (!peer.is_null()) {
-        best.peer_milliseconds = 1e3 * peer.at("seconds").get<double>();
-        best.peer_memory = peer.at("memory").get<double>();
-      }
-      report.rows.push_back(best);
+      BenchTrainOptions own = o;
+      if (o.equal) own.layers = equal_layers(o, mixer, D);
+      report.rows.push_back(time_rounds(own, mixer, D, device, bf16));
     }
   }
   return report;
@@ -202,6 +237,7 @@ Json BenchTrainReport::json() const {
     json["rows"].push_back(
         {{"mixer", r.mixer},
          {"D", r.D},
+         {"layers", r.layers},
          {"parameters", r.parameters},
          {"milliseconds", r.milliseconds},
          {"tokens_per_second", r.tokens_per_second},
@@ -210,6 +246,8 @@ Json BenchTrainReport::json() const {
          {"graph_failure", r.graph_failure},
          {"peer_milliseconds", r.peer_milliseconds},
          {"peer_memory", r.peer_memory},
+         {"compiled_milliseconds", r.compiled_milliseconds},
+         {"compiled_memory", r.compiled_memory},
          {"failure", r.failure}}
     );
     if (!r.profile.parts.empty()) json["rows"].back()["profile"] = r.profile.json();

@@ -1,5 +1,5 @@
 // What a training step costs: forward, backward, clipping and AdamW of a small language model. In the same run it is compared
-// with the same model in eager PyTorch (tools/bench_train_peer.py), if that has the mixer.
+// with the same model in PyTorch (tools/bench_train_peer.py), eager and compiled, if that has the mixer.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct BenchTrainOptions {
   std::string device = "auto";
   std::string precision = "auto";
   std::string peer;
-  bool profile = false;
+  bool compile = false, equal = false, profile = false;
 
   template <class Visitor>
   void visit(Visitor&& visit) {
@@ -40,20 +40,23 @@ struct BenchTrainOptions {
     visit("device", device, "auto, cpu, cuda or cuda:N");
     visit("precision", precision, "auto: bf16 on a GPU", {"auto", "fp32", "bf16"});
     visit("peer", peer, "Python with torch, which runs tools/bench_train_peer.py; empty: no peer");
+    visit("compile", compile, "the peer also runs compiled by torch.compile, which takes minutes");
+    visit("equal", equal, "every mixer has so many layers that its model is as large as the first");
     visit("profile", profile, "also the time of each part of a step and of each kernel");
   }
 };
 
 struct BenchTrainRow {
   std::string mixer;
-  int64_t D = 0, parameters = 0;
-  double milliseconds = 0, tokens_per_second = 0;  // median of the fastest round
-  double memory = 0;                               // peak bytes, of a GPU
-  double graph_milliseconds = 0;                   // of a step in a row of replays; 0: none
-  std::string graph_failure = {};                  // why there are no replays
-  double peer_milliseconds = 0, peer_memory = 0;   // 0: no peer
-  StepProfile profile = {};                        // empty: not asked for
-  std::string failure = {};                        // why there is no time
+  int64_t D = 0, layers = 0, parameters = 0;
+  double milliseconds = 0, tokens_per_second = 0;         // median of the fastest round
+  double memory = 0;                                      // peak bytes, of a GPU
+  double graph_milliseconds = 0;                          // of a step in a row of replays; 0: none
+  std::string graph_failure = {};                         // why there are no replays
+  double peer_milliseconds = 0, peer_memory = 0;          // 0: no peer
+  double compiled_milliseconds = 0, compiled_memory = 0;  // of the peer; 0: not asked for
+  StepProfile profile = {};                               // empty: not asked for
+  std::string failure = {};                               // why there is no time
 };
 struct BenchTrainReport {
   std::string device;

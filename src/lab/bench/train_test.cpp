@@ -33,6 +33,24 @@ TEST(BenchTrain, RunsAPeerWhosePathHasSpaces) {
   EXPECT_EQ(report.rows[0].peer_memory, 7);
 }
 
+// gated_deltanet's layers are larger than softmax's, so fewer of them make a model of the same size.
+TEST(BenchTrain, ModelsOfEqualSize) {
+  BenchTrainOptions o;
+  o.device = "cpu";
+  o.mixer = {"softmax", "gated_deltanet"};
+  o.D = {64};
+  o.T = o.B = 4;
+  o.layers = 10;
+  o.steps = o.rounds = 1;
+  o.equal = true;
+  const BenchTrainReport report = bench_train(o);
+  ASSERT_EQ(report.rows.size(), 2u);
+  EXPECT_EQ(report.rows[0].layers, 10);
+  EXPECT_LT(report.rows[1].layers, 10);
+  const double size = double(report.rows[0].parameters);
+  EXPECT_NEAR(double(report.rows[1].parameters) / size, 1, 0.5 / 8);  // half a layer of eight
+}
+
 // Every part of the step has its time, forward and backward, and little is left over.
 TEST(BenchTrain, ProfilesAStepByPart) {
   BenchTrainOptions o;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "nn/fused/gates.h"
 #include "nn/heads.h"
 #include "nn/parameter.h"
 #include "nn/precision.h"
@@ -71,8 +72,8 @@ bool Features::positive() const {
 
 at::Tensor Features::apply(const at::Tensor& x, bool key) const {
   if (kind_ == "identity") return x;
+  if (kind_ == "elu1") return elu1(x);
   const at::Tensor y = wide(x);
-  if (kind_ == "elu1") return at::elu(y) + 1;
   if (kind_ == "relu") return y.relu();
   if (kind_ == "relu2") return y.relu().square();
   if (kind_ == "cosine") return unit(y);

@@ -11,6 +11,7 @@
 #include "core/device.h"
 #include "nn/fused/gates.h"
 #include "nn/fused/kernels.h"
+#include "nn/fused/pointwise.h"
 
 namespace horner {
 namespace {
@@ -151,6 +152,36 @@ Case decay_case(at::IntArrayRef sizes, bool negated, bool b, bool c) {
       }};
 }
 
+Case keys_case(at::IntArrayRef sizes, bool c) {
+  const int64_t n = sizes.back();
+  return {
+      "decay and keys",
+      {4 * numbers(sizes), c ? numbers({n}).exp() : at::Tensor()},
+      {numbers(sizes), numbers(sizes)},
+      {false, true},
+      [](const Tensors& x) {
+        const DecayAndKeys y = fused_decay_and_keys(x[0], {true, {}, x[1], 0.25});
+        return Tensors{y.g, y.k};
+      },
+      [](const Tensors& x) {
+        at::Tensor g = -0.25 * at::softplus(-x[0], 1, 100);
+        if (x[1].defined()) g = g * x[1];
+        return Tensors{g, 1 - g.exp()};
+      }};
+}
+
+Case elu1_case(at::IntArrayRef sizes) {
+  return {
+      "elu1",
+      {4 * numbers(sizes)},
+      {numbers(sizes)},
+      {false},
+      [](const Tensors& x) { return Tensors{fused_elu1(x[0])}; },
+      [](const Tensors& x) {
+        return Tensors{at::where(x[0] > 0, x[0] + 1, x[0].clamp_max(0).exp())};
+      }};
+}
+
 Case scale_case(at::IntArrayRef sizes) {
   return {
       "scale_heads",
@@ -179,6 +210,83 @@ Case augment_case(int64_t K, int64_t V) {
       }};
 }
 
+Case rg_lru_case(int64_t n) {
+  return {
+      "rg_lru gates",
+      {numbers({2, 33, n}),
+       numbers({2, 33, n}),
+       numbers({2, 33, n}),
+       numbers({n}),
+       numbers({n}),
+       numbers({n}).exp()},
+      {numbers({2, 33, n}), numbers({2, 33, n})},
+      {false, false, false, true, true, true},
+      [](const Tensors& x) {
+        at::Tensor first = at::zeros({2, 33}, x[5].options());
+        first.select(1, 0).fill_(1);
+        return pointwise(Pointwise::rg_lru_gates, {x[0], x[1], x[2]}, {x[3], x[4], x[5]}, first);
+      },
+      [](const Tensors& x) {
+        const at::Tensor g = -x[5] * (x[0] + x[3]).sigmoid();
+        at::Tensor root = (1 - (2 * g).exp()).sqrt();
+        root = at::cat({at::ones_like(root.narrow(1, 0, 1)), root.narrow(1, 1, 32)}, 1);
+        return Tensors{g, root * (x[1] + x[4]).sigmoid() * x[2]};
+      }};
+}
+
+Case qlstm_case(int64_t n) {
+  return {
+      "qlstm gates",
+      {4 * numbers({3, 17, 2 * n}), numbers({3, 17, n})},
+      {numbers({3, 17, n}), numbers({3, 17, n})},
+      {false, false},
+      [n](const Tensors& x) {  // parts of wider rows
+        return pointwise(
+            Pointwise::qlstm_gates, {x[0].narrow(2, 0, n), x[0].narrow(2, n, n), x[1]}
+        );
+      },
+      [n](const Tensors& x) {
+        const at::Tensor f = x[0].narrow(2, 0, n), i = x[0].narrow(2, n, n);
+        return Tensors{f.sigmoid().log(), i.sigmoid() * x[1]};
+      }};
+}
+
+Case qlstm_out_case(int64_t n) {
+  return {
+      "qlstm out",
+      {numbers({3, 17, n}), numbers({3, 17, n}), 2 * numbers({3, 17, n})},
+      {numbers({3, 17, n})},
+      {false, true, false},
+      [](const Tensors& x) {
+        return pointwise(Pointwise::qlstm_out, {x[0], x[1], x[2]});
+      },
+      [](const Tensors& x) { return Tensors{x[0].sigmoid() * x[1] * at::gelu(x[2])}; }};
+}
+
+Case gelu_gate_case(int64_t n) {
+  return {
+      "gelu gate",
+      {numbers({3, 17, n}), 2 * numbers({3, 17, n})},
+      {numbers({3, 17, n})},
+      {true, false},
+      [](const Tensors& x) {
+        return pointwise(Pointwise::gelu_gate, {x[0], x[1]});
+      },
+      [](const Tensors& x) { return Tensors{x[0] * at::gelu(x[1], "tanh")}; }};
+}
+
+Case skip_gate_case(int64_t n) {
+  return {
+      "skip gate",
+      {numbers({2, 700, n}), numbers({2, 700, n}), numbers({2, 700, n}), numbers({n})},
+      {numbers({2, 700, n})},
+      {true, false, false, true},
+      [](const Tensors& x) {
+        return pointwise(Pointwise::skip_gate, {x[0], x[1], x[2]}, {x[3]});
+      },
+      [](const Tensors& x) { return Tensors{(x[0] + x[3] * x[1]) * at::silu(x[2])}; }};
+}
+
 // Rows of less than a warp, of a warp, of many warps; widths that fill no power of two.
 std::vector<Case> cases(at::ScalarType type) {
   at::manual_seed(0);
@@ -198,10 +306,17 @@ std::vector<Case> cases(at::ScalarType type) {
   for (const int64_t n : {8, 48, 512, 1024}) {
     all.push_back(decay_case({3, 400, n}, true, false, false));
     all.push_back(decay_case({3, 7, n}, false, true, true));
+    all.push_back(keys_case({3, 400, n}, n == 512));
+    all.push_back(elu1_case({3, 7, 5, n}));
     all.push_back(scale_case({3, 7, 5, n}));
   }
   for (const auto& [K, V] : {std::pair<int64_t, int64_t>{32, 64}, {64, 32}, {40, 128}})
     all.push_back(augment_case(K, V));
+  for (const int64_t n : {8, 264, 1024}) {
+    for (const auto& make :
+         {rg_lru_case, qlstm_case, qlstm_out_case, gelu_gate_case, skip_gate_case})
+      all.push_back(make(n));
+  }
   all.push_back(swiglu_case({3, 5, 8}));
   all.push_back(swiglu_case({2, 77, 264}));
   return all;

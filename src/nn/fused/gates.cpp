@@ -26,18 +26,33 @@ at::Tensor times_c(const at::Tensor& x, const Decay& d) {
   return (d.c.defined() ? x * d.c : x) * -d.scale;
 }
 
-at::Tensor plain_decay(const at::Tensor& z, const Decay& d) {
-  return times_c(at::softplus(argument(z, d)), d);
+at::Tensor keys_of(const at::Tensor& g, const at::Tensor& z) {
+  return (-g.expm1()).to(z.scalar_type());
 }
 
-DecayGrads plain_decay_backward(const at::Tensor& z, const Decay& d, const at::Tensor& dg) {
-  const at::Tensor x = argument(z, d), slope = times_c(dg * x.sigmoid(), d);
+DecayAndKeys plain_decay(const at::Tensor& z, const Decay& d, bool keys) {
+  const at::Tensor g = times_c(at::softplus(argument(z, d)), d);
+  return {g, keys ? keys_of(g, z) : at::Tensor()};
+}
+
+DecayGrads plain_decay_backward(
+    const at::Tensor& z, const Decay& d, const at::Tensor& of_g, const at::Tensor& dk
+) {
+  const at::Tensor x = argument(z, d), softplus = at::softplus(x);
+  const at::Tensor dg = dk.defined() ? of_g - times_c(softplus, d).exp() * dk : of_g;
+  const at::Tensor slope = times_c(dg * x.sigmoid(), d);
   const int64_t n = z.size(-1);
   DecayGrads g;
   g.dz = (d.negated ? -slope : slope).to(z.scalar_type());
   g.db = slope.reshape({-1, n}).sum(0, true);
-  g.dc = (dg * at::softplus(x) * -d.scale).reshape({-1, n}).sum(0, true);
+  g.dc = (dg * softplus * -d.scale).reshape({-1, n}).sum(0, true);
   return g;
+}
+
+at::Tensor plain_elu1(const at::Tensor& z) { return (at::elu(wide(z)) + 1).to(z.scalar_type()); }
+
+at::Tensor plain_elu1_backward(const at::Tensor& z, const at::Tensor& dy) {
+  return (wide(dy) * wide(z).clamp_max(0).exp()).to(z.scalar_type());
 }
 
 at::Tensor plain_scale(const at::Tensor& x, const at::Tensor& s) {
@@ -52,40 +67,63 @@ std::pair<at::Tensor, at::Tensor> plain_scale_backward(
 
 const GateKernels& kernels_for(const at::Tensor& x) {
   static const GateKernels plain{
-      plain_decay, plain_decay_backward, plain_scale, plain_scale_backward, {}, {}, {}};
+      .decay = plain_decay,
+      .decay_backward = plain_decay_backward,
+      .elu1 = plain_elu1,
+      .elu1_backward = plain_elu1_backward,
+      .scale = plain_scale,
+      .scale_backward = plain_scale_backward};
   return x.is_cuda() && gate_kernels().decay ? gate_kernels() : plain;
 }
 
 class DecayNode : public torch::autograd::Function<DecayNode> {
  public:
-  static at::Tensor forward(
+  static variable_list forward(
       AutogradContext* ctx,
       const at::Tensor& z,
       const Maybe& b,
       const Maybe& c,
       bool negated,
-      double scale
+      double scale,
+      bool keys
   ) {
     const Decay d{negated, given(b), given(c), scale};
     const at::Tensor x = z.contiguous();
     ctx->save_for_backward({x, d.b, d.c});
     ctx->saved_data["negated"] = negated;
     ctx->saved_data["scale"] = scale;
-    return kernels_for(z).decay(x, d);
+    const DecayAndKeys y = kernels_for(z).decay(x, d, keys);
+    if (!keys) return {y.g};
+    return {y.g, y.k};
   }
 
-  static variable_list backward(AutogradContext* ctx, variable_list dg) {
+  static variable_list backward(AutogradContext* ctx, variable_list dy) {
     const auto saved = ctx->get_saved_variables();
     const Decay d{
         ctx->saved_data["negated"].toBool(),
         saved[1],
         saved[2],
         ctx->saved_data["scale"].toDouble()};
-    const DecayGrads g = kernels_for(saved[0]).decay_backward(saved[0], d, dg[0].contiguous());
+    const at::Tensor dk = dy.size() > 1 ? dy[1].contiguous() : at::Tensor();
+    const DecayGrads g = kernels_for(saved[0]).decay_backward(saved[0], d, dy[0].contiguous(), dk);
     const auto sum = [](const at::Tensor& parts, const at::Tensor& like) {
       return like.defined() ? parts.sum(0) : at::Tensor();
     };
-    return {g.dz, sum(g.db, d.b), sum(g.dc, d.c), at::Tensor(), at::Tensor()};
+    return {g.dz, sum(g.db, d.b), sum(g.dc, d.c), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+class Elu1Node : public torch::autograd::Function<Elu1Node> {
+ public:
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& z) {
+    const at::Tensor x = z.contiguous();
+    ctx->save_for_backward({x});
+    return kernels_for(z).elu1(x);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list dy) {
+    const at::Tensor z = ctx->get_saved_variables()[0];
+    return {kernels_for(z).elu1_backward(z, dy[0].contiguous())};
   }
 };
 
@@ -107,6 +145,10 @@ class ScaleNode : public torch::autograd::Function<ScaleNode> {
 
 bool single(const at::Tensor& x) { return !x.defined() || x.scalar_type() == at::kFloat; }
 
+bool decay_fuses(const at::Tensor& z, const Decay& d) {
+  return fusable({z}) && z.size(-1) <= kWidestGate && single(d.b) && single(d.c);
+}
+
 }  // namespace
 
 GateKernels& gate_kernels() {
@@ -115,18 +157,34 @@ GateKernels& gate_kernels() {
 }
 
 at::Tensor fused_decay(const at::Tensor& z, const Decay& d) {
-  return DecayNode::apply(z, maybe(d.b), maybe(d.c), d.negated, d.scale);
+  return DecayNode::apply(z, maybe(d.b), maybe(d.c), d.negated, d.scale, false)[0];
 }
+DecayAndKeys fused_decay_and_keys(const at::Tensor& z, const Decay& d) {
+  const variable_list y = DecayNode::apply(z, maybe(d.b), maybe(d.c), d.negated, d.scale, true);
+  return {y[0], y[1]};
+}
+at::Tensor fused_elu1(const at::Tensor& z) { return Elu1Node::apply(z); }
 at::Tensor fused_scale_heads(const at::Tensor& x, const at::Tensor& s) {
   return ScaleNode::apply(x, s);
 }
 
 at::Tensor decay(const at::Tensor& z, const Decay& d) {
   const Part part(parts::kGates);
-  const bool fuses = fusable({z}) && z.size(-1) <= kWidestGate && single(d.b) && single(d.c);
-  if (fuses) return fused_decay(z, d);
+  if (decay_fuses(z, d)) return fused_decay(z, d);
   if (d.negated && !d.b.defined() && !d.c.defined()) return at::log_sigmoid(wide(z)) * d.scale;
-  return plain_decay(z, d);
+  return plain_decay(z, d, false).g;
+}
+
+DecayAndKeys decay_and_keys(const at::Tensor& z, const Decay& d) {
+  const Part part(parts::kGates);
+  if (decay_fuses(z, d)) return fused_decay_and_keys(z, d);
+  const at::Tensor g = decay(z, d);
+  return {g, keys_of(g, z)};
+}
+
+at::Tensor elu1(const at::Tensor& z) {
+  const Part part(parts::kGates);
+  return fusable({z}) ? fused_elu1(z) : at::elu(wide(z)) + 1;
 }
 
 at::Tensor scale_heads(const at::Tensor& x, const at::Tensor& s) {

@@ -35,6 +35,10 @@ __global__ void __launch_bounds__(row_threads(L))
 #pragma unroll
   for (int i = 0; i < kUnit; ++i) z[i] = own.c[i] * softplus(p.sign * z[i] + own.b[i]);
   store_unit(p.g + row * p.n + column, z);
+  if (p.k == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < kUnit; ++i) z[i] = -expm1f(z[i]);
+  store_unit(static_cast<T*>(p.k) + row * p.n + column, z);
 }
 
 template <class T, int L>
@@ -47,12 +51,14 @@ __global__ void __launch_bounds__(row_threads(L))
        row < p.rows && column < p.n;
        row += int64_t(gridDim.x) * rows_of_block(L)) {
     const int64_t at = row * p.n + column;
-    float z[kUnit], d[kUnit];
+    float z[kUnit], d[kUnit], dk[kUnit] = {};
     load_unit(z, static_cast<const T*>(p.z) + at);
     load_unit(d, p.dg + at);
+    if (p.dk != nullptr) load_unit(dk, static_cast<const T*>(p.dk) + at);
 #pragma unroll
     for (int i = 0; i < kUnit; ++i) {
       const float x = p.sign * z[i] + own.b[i];
+      if (p.dk != nullptr) d[i] -= __expf(own.c[i] * softplus(x)) * dk[i];
       if (p.dc != nullptr) dc[i] -= p.scale * softplus(x) * d[i];
       d[i] *= own.c[i] * sigmoid(x);
       db[i] += d[i];
@@ -62,6 +68,23 @@ __global__ void __launch_bounds__(row_threads(L))
   }
   if (p.db != nullptr) sum_rows<L>(db, 1, p.n, p.db + int64_t(blockIdx.x) * p.n);
   if (p.dc != nullptr) sum_rows<L>(dc, 1, p.n, p.dc + int64_t(blockIdx.x) * p.n);
+}
+
+constexpr int kThreads = 256;  // of elementwise kernels; a thread has 8 numbers
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) elu1_kernel(const __grid_constant__ Elu1Call p) {
+  const int64_t at = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * kUnit;
+  if (at >= p.count) return;
+  float z[kUnit], d[kUnit];
+  load_unit(z, static_cast<const T*>(p.z) + at);
+  if (p.dy != nullptr) load_unit(d, static_cast<const T*>(p.dy) + at);
+#pragma unroll
+  for (int i = 0; i < kUnit; ++i) {
+    const float slope = z[i] > 0.f ? 1.f : __expf(z[i]);
+    z[i] = p.dy != nullptr ? d[i] * slope : fmaxf(z[i], 0.f) + slope;
+  }
+  store_unit(static_cast<T*>(p.out) + at, z);
 }
 
 template <class T, int L>
@@ -137,6 +160,14 @@ cudaError_t decay_forward(const DecayCall& p, cudaStream_t stream) {
 }
 cudaError_t decay_backward(const DecayCall& p, cudaStream_t stream) {
   return for_rows(p.bf16, p.n, StartDecay{p, true, stream});
+}
+cudaError_t elu1(const Elu1Call& p, cudaStream_t stream) {
+  const auto blocks = unsigned((p.count + kThreads * kUnit - 1) / (kThreads * kUnit));
+  if (p.bf16)
+    elu1_kernel<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(p);
+  else
+    elu1_kernel<float><<<blocks, kThreads, 0, stream>>>(p);
+  return cudaGetLastError();
 }
 cudaError_t scale_forward(const ScaleCall& p, cudaStream_t stream) {
   return for_rows(p.bf16, p.n, StartScale{p, false, stream});

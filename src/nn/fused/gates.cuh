@@ -10,15 +10,23 @@ namespace horner::cuda {
 struct DecayCall {
   int64_t rows = 0;
   int n = 0;
-  bool bf16 = false;  // z and dz; g and dg are fp32
+  bool bf16 = false;  // z, k and their gradients; g and dg are fp32
   float sign = 1, scale = 1;
   const float *b = nullptr, *c = nullptr, *dg = nullptr;
-  const void* z = nullptr;
+  const void *z = nullptr, *dk = nullptr;            // dk null: no keys
   float *g = nullptr, *db = nullptr, *dc = nullptr;  // db, dc: (row_blocks,n) or null
-  void* dz = nullptr;
+  void *k = nullptr, *dz = nullptr;                  // k null: not wanted
 };
 cudaError_t decay_forward(const DecayCall&, cudaStream_t);
 cudaError_t decay_backward(const DecayCall&, cudaStream_t);
+
+struct Elu1Call {
+  int64_t count = 0;  // numbers, a multiple of 8
+  bool bf16 = false;
+  const void *z = nullptr, *dy = nullptr;
+  void* out = nullptr;  // y; dz where dy is given
+};
+cudaError_t elu1(const Elu1Call&, cudaStream_t);
 
 struct ScaleCall {
   int64_t rows = 0;

@@ -32,21 +32,26 @@ cuda::DecayCall decay_call(const at::Tensor& z, const Decay& d) {
   return p;
 }
 
-at::Tensor decay_forward(const at::Tensor& z, const Decay& d) {
+DecayAndKeys decay_forward(const at::Tensor& z, const Decay& d, bool keys) {
   const c10::cuda::CUDAGuard device(z.device());
   const at::Tensor g = at::empty_like(z, z.options().dtype(at::kFloat));
+  const at::Tensor k = keys ? at::empty_like(z) : at::Tensor();
   cuda::DecayCall p = decay_call(z, d);
   p.g = g.mutable_data_ptr<float>();
+  if (keys) p.k = k.mutable_data_ptr();
   C10_CUDA_CHECK(cuda::decay_forward(p, stream_of(z)));
-  return g;
+  return {g, k};
 }
 
-DecayGrads decay_backward(const at::Tensor& z, const Decay& d, const at::Tensor& dg) {
+DecayGrads decay_backward(
+    const at::Tensor& z, const Decay& d, const at::Tensor& dg, const at::Tensor& dk
+) {
   const c10::cuda::CUDAGuard device(z.device());
   DecayGrads g;
   cuda::DecayCall p = decay_call(z, d);
   g.dz = at::empty_like(z);
   p.dg = floats(dg);
+  if (dk.defined()) p.dk = dk.const_data_ptr();
   p.dz = g.dz.mutable_data_ptr();
   const int blocks = cuda::row_blocks(p.rows, p.n);
   if (d.b.defined()) g.db = at::empty({blocks, p.n}, dg.options());
@@ -55,6 +60,20 @@ DecayGrads decay_backward(const at::Tensor& z, const Decay& d, const at::Tensor&
   if (d.c.defined()) p.dc = g.dc.mutable_data_ptr<float>();
   C10_CUDA_CHECK(cuda::decay_backward(p, stream_of(z)));
   return g;
+}
+
+at::Tensor run_elu1(const at::Tensor& z, const void* dy) {
+  const c10::cuda::CUDAGuard device(z.device());
+  const at::Tensor out = at::empty_like(z);
+  const bool bf16 = z.scalar_type() == at::kBFloat16;
+  C10_CUDA_CHECK(
+      cuda::elu1({z.numel(), bf16, z.const_data_ptr(), dy, out.mutable_data_ptr()}, stream_of(z))
+  );
+  return out;
+}
+at::Tensor elu1_forward(const at::Tensor& z) { return run_elu1(z, nullptr); }
+at::Tensor elu1_backward(const at::Tensor& z, const at::Tensor& dy) {
+  return run_elu1(z, dy.const_data_ptr());
 }
 
 cuda::ScaleCall scale_call(const at::Tensor& x, const at::Tensor& s) {
@@ -141,6 +160,8 @@ GateKernels cuda_gate_kernels() {
   return {
       decay_forward,
       decay_backward,
+      elu1_forward,
+      elu1_backward,
       scale_forward,
       scale_backward,
       augment_forward,
