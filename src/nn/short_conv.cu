@@ -96,16 +96,23 @@ struct Filter {
   }
 };
 
+// Threads of a head that gets unit length. A loop over the tokens is compiled for each, because a choice between two tokens
+// would keep the second from starting before the first has ended.
+constexpr int kNoHead = 0, kUsualHead = 16, kAnyHead = -1;
+
 // The sum over the threads of a head of `unit` channels.
+template <int kHead>
 __device__ float head_sum(float x, int unit) {
-  for (int step = unit / kVector / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+#pragma unroll
+  for (int step = (kHead > 0 ? kHead : 32) / 2; step > 0; step /= 2) {
+    const float other = __shfl_xor_sync(~0u, x, step);
+    x += kHead > 0 || step * kVector < unit ? other : 0.f;
+  }
   return x;
 }
 
-template <class T, int W>
-__global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant__ Conv p) {
-  const Share own(p);
-  if (own.begin >= own.end) return;
+template <class T, int W, bool kSilu, int kHead>
+__device__ void forward_tokens(const Conv& p, const Share& own) {
   const ConvPart& part = p.part[own.part];
   const Filter<W> filter(p, part.first + own.channel);
   const T* x = static_cast<const T*>(part.x) + own.b * part.row + own.channel;
@@ -131,17 +138,30 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
 #pragma unroll
       for (int c = 0; c < kVector; ++c) {
         const float a = filter.a(window, newest, c);
-        out[c] = p.silu ? __fdividef(a, 1.f + __expf(-a)) : a;
+        out[c] = kSilu ? __fdividef(a, 1.f + __expf(-a)) : a;
         square += out[c] * out[c];
       }
-      if (part.unit > 0) {
-        const float r = rsqrtf(head_sum(square, part.unit) + kUnitEps);
+      if constexpr (kHead != kNoHead) {
+        const float r = rsqrtf(head_sum<kHead>(square, part.unit) + kUnitEps);
 #pragma unroll
         for (int c = 0; c < kVector; ++c) out[c] *= r;
       }
       if (t + i < last) store(y + (t + i) * part.C, out);
     }
   }
+}
+
+template <class T, int W, bool kSilu>
+__global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant__ Conv p) {
+  const Share own(p);
+  if (own.begin >= own.end) return;
+  const int unit = p.part[own.part].unit;
+  if (unit == 0)
+    forward_tokens<T, W, kSilu, kNoHead>(p, own);
+  else if (unit == kUsualHead * kVector)
+    forward_tokens<T, W, kSilu, kUsualHead>(p, own);
+  else
+    forward_tokens<T, W, kSilu, kAnyHead>(p, own);
 }
 
 // The sums of the block's warps, in their order.
@@ -172,90 +192,106 @@ __device__ void sum_weights(
 }
 
 // With o = s r, s = act(a), r = 1 / sqrt(sum s^2 + eps) over a head:  ds = r do - s r^3 sum(s do).  Without: ds = do.
-template <class T, int W>
+template <class T, int W, bool kSilu, int kHead>
+__device__ void backward_tokens(const Conv& p, const Share& own, float (&dw)[W + 1][kVector]) {
+  constexpr int kAhead = W % 2 == 0 ? 2 : W;  // tokens that are on their way
+  const ConvPart& part = p.part[own.part];
+  const Filter<W> filter(p, part.first + own.channel);
+  const int64_t at = own.b * p.T * part.C + own.channel;
+  const int C = part.C, token = part.token;
+  const T *x = static_cast<const T*>(part.x) + own.b * part.row + own.channel,
+          *dy = static_cast<const T*>(part.dy) + at;
+  T* dx = static_cast<T*>(part.dx) + at;
+  const int last = own.some ? min(own.end + W - 1, int(p.T)) : 0;  // dx_t needs dz up to t + W - 1
+  float window[W][kVector] = {},
+        dz[W][kVector] = {};  // rings; the newest of both is at the same place
+#pragma unroll
+  for (int i = 0; i + 1 < W; ++i) {
+    const int t = own.begin - W + 1 + i;
+    widen<T>(window[i], fetch(x + t * token, own.some && t >= 0));
+  }
+  Bits<T> next[kAhead], next_dy[kAhead];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    next[i] = fetch(x + (own.begin + i) * token, own.begin + i < last);
+    next_dy[i] = fetch(dy + (own.begin + i) * C, own.begin + i < last);
+  }
+  for (int t = own.begin; t < own.end + W - 1; t += W) {
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      const int newest = (W - 1 + i) % W;
+      const bool mine = t + i < own.end;
+      float d[kVector], s[kVector], e[kVector], out[kVector], square = 0.f, dot = 0.f;
+      widen<T>(window[newest], next[i % kAhead]);
+      widen<T>(d, next_dy[i % kAhead]);
+      next[i % kAhead] = fetch(x + (t + kAhead + i) * token, t + kAhead + i < last);
+      next_dy[i % kAhead] = fetch(dy + (t + kAhead + i) * C, t + kAhead + i < last);
+#pragma unroll
+      for (int c = 0; c < kVector; ++c) {
+        const float a = filter.a(window, newest, c);
+        e[c] = kSilu ? __fdividef(1.f, 1.f + __expf(-a)) : 1.f;
+        s[c] = a * e[c];
+        square += s[c] * s[c];
+        dot += s[c] * d[c];
+      }
+      if constexpr (kHead != kNoHead) {
+        const float r = rsqrtf(head_sum<kHead>(square, part.unit) + kUnitEps);
+        const float back = head_sum<kHead>(dot, part.unit) * r * r * r;
+#pragma unroll
+        for (int c = 0; c < kVector; ++c) d[c] = r * d[c] - back * s[c];
+      }
+#pragma unroll
+      for (int c = 0; c < kVector; ++c) {
+        d[c] *= e[c] + s[c] * (1.f - e[c]);  // act'(a)
+        dz[newest][c] = d[c];
+        // dx_{t-W+1} = sum_j w_j dz_{t-j}
+        out[c] = 0.f;
+#pragma unroll
+        for (int j = 0; j < W; ++j) {
+          out[c] += filter.w[j][c] * dz[(newest + W - j) % W][c];
+          if (mine) dw[j][c] += d[c] * window[(newest + 1 + j) % W][c];
+        }
+        if (mine) dw[W][c] += d[c];
+      }
+      const int whole = t + i - W + 1;
+      if (own.some && whole >= own.begin && whole < own.end) store(dx + whole * C, out);
+    }
+  }
+}
+
+template <class T, int W, bool kSilu>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 2 ? kResident : 1)
     backward_kernel(const __grid_constant__ Conv p) {
   __shared__ float sums[kWarps][W + 1][kChannels];
   const Share own(p);
-  const ConvPart& part = p.part[own.part];
+  const int unit = p.part[own.part].unit;
   float dw[W + 1][kVector] = {};
-  if (own.begin < own.end) {
-    const Filter<W> filter(p, part.first + own.channel);
-    const int64_t at = own.b * p.T * part.C + own.channel;
-    const int C = part.C, token = part.token;
-    const T *x = static_cast<const T*>(part.x) + own.b * part.row + own.channel,
-            *dy = static_cast<const T*>(part.dy) + at;
-    T* dx = static_cast<T*>(part.dx) + at;
-    const int last =
-        own.some ? min(own.end + W - 1, int(p.T)) : 0;  // dx_t needs dz up to t + W - 1
-    float window[W][kVector] = {},
-          dz[W][kVector] = {};  // rings; the newest of both is at the same place
-#pragma unroll
-    for (int i = 0; i + 1 < W; ++i) {
-      const int t = own.begin - W + 1 + i;
-      widen<T>(window[i], fetch(x + t * token, own.some && t >= 0));
-    }
-    Bits<T> next[W], next_dy[W];
-#pragma unroll
-    for (int i = 0; i < W; ++i) {
-      next[i] = fetch(x + (own.begin + i) * token, own.begin + i < last);
-      next_dy[i] = fetch(dy + (own.begin + i) * C, own.begin + i < last);
-    }
-    for (int t = own.begin; t < own.end + W - 1; t += W) {
-#pragma unroll
-      for (int i = 0; i < W; ++i) {
-        const int newest = (W - 1 + i) % W;
-        const bool mine = t + i < own.end;
-        float d[kVector], s[kVector], e[kVector], out[kVector], square = 0.f, dot = 0.f;
-        widen<T>(window[newest], next[i]);
-        widen<T>(d, next_dy[i]);
-        next[i] = fetch(x + (t + W + i) * token, t + W + i < last);
-        next_dy[i] = fetch(dy + (t + W + i) * C, t + W + i < last);
-#pragma unroll
-        for (int c = 0; c < kVector; ++c) {
-          const float a = filter.a(window, newest, c);
-          e[c] = p.silu ? __fdividef(1.f, 1.f + __expf(-a)) : 1.f;
-          s[c] = a * e[c];
-          square += s[c] * s[c];
-          dot += s[c] * d[c];
-        }
-        if (part.unit > 0) {
-          const float r = rsqrtf(head_sum(square, part.unit) + kUnitEps);
-          const float back = head_sum(dot, part.unit) * r * r * r;
-#pragma unroll
-          for (int c = 0; c < kVector; ++c) d[c] = r * d[c] - back * s[c];
-        }
-#pragma unroll
-        for (int c = 0; c < kVector; ++c) {
-          d[c] *= e[c] + s[c] * (1.f - e[c]);  // act'(a)
-          dz[newest][c] = d[c];
-          // dx_{t-W+1} = sum_j w_j dz_{t-j}
-          out[c] = 0.f;
-#pragma unroll
-          for (int j = 0; j < W; ++j) {
-            out[c] += filter.w[j][c] * dz[(newest + W - j) % W][c];
-            if (mine) dw[j][c] += d[c] * window[(newest + 1 + j) % W][c];
-          }
-          if (mine) dw[W][c] += d[c];
-        }
-        const int whole = t + i - W + 1;
-        if (own.some && whole >= own.begin && whole < own.end) store(dx + whole * C, out);
-      }
-    }
+  if (own.begin >= own.end) {
+  } else if (unit == 0) {
+    backward_tokens<T, W, kSilu, kNoHead>(p, own, dw);
+  } else if (unit == kUsualHead * kVector) {
+    backward_tokens<T, W, kSilu, kUsualHead>(p, own, dw);
+  } else {
+    backward_tokens<T, W, kSilu, kAnyHead>(p, own, dw);
   }
   sum_weights<W>(dw, sums, p, own);
 }
 
-template <class T, int W>
+template <class T, int W, bool kSilu>
 void start(const Conv& p, bool back, cudaStream_t stream) {
   int blocks = 0;
   for (int i = 0; i < p.parts; ++i) blocks += (p.part[i].C + kChannels - 1) / kChannels;
   const dim3 grid(unsigned(conv_sums(p)), unsigned(blocks));
   if (back) {
-    backward_kernel<T, W><<<grid, kThreads, 0, stream>>>(p);
+    backward_kernel<T, W, kSilu><<<grid, kThreads, 0, stream>>>(p);
   } else {
-    forward_kernel<T, W><<<grid, kThreads, 0, stream>>>(p);
+    forward_kernel<T, W, kSilu><<<grid, kThreads, 0, stream>>>(p);
   }
+}
+
+template <class T, int W>
+void start(const Conv& p, bool back, cudaStream_t stream) {
+  p.silu ? start<T, W, true>(p, back, stream) : start<T, W, false>(p, back, stream);
 }
 
 template <class T>
