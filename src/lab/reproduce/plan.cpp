@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/device.h"
+#include "lab/reproduce/budget.h"
 #include "lab/reproduce/record.h"
 #include "lab/run_threads.h"
 #include "train/evaluate.h"
@@ -117,8 +118,16 @@ void Plan::drop_restored() const {
 void Plan::run(const std::string& program, const RunsTell& tell) {
   drop_restored();
   for (const Stage stage : kStages) {
-    const std::vector<TrainOptions> now = runs_of(stage);
+    std::vector<TrainOptions> now = runs_of(stage);
     const bool gpu = find_device(device_of(o_)).is_cuda();
+    if (gpu) {  // a long run that begins last would run alone
+      const auto seconds = [](const TrainOptions& run) {
+        return step_seconds(run) * double(run.schedule.steps);
+      };
+      std::stable_sort(now.begin(), now.end(), [&](const TrainOptions& x, const TrainOptions& y) {
+        return seconds(x) > seconds(y);
+      });
+    }
     const size_t at_once = o_.jobs > 0 ? size_t(o_.jobs) : gpu ? runs_on_gpu(now) : 1;
     const auto outcomes = run_all(now, at_once, program, tell);
     for (size_t i = 0; i < now.size(); ++i) outcomes_[now[i].name] = outcomes[i];

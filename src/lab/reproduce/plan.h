@@ -19,6 +19,8 @@ namespace horner {
 
 // UsageError if one of the names is no claim of these papers.
 void check_claims(const std::vector<const Paper*>& papers, const std::vector<std::string>& names);
+// Whether it is one of them, "orders" or "taylor/orders"; no names: every claim is.
+bool is_named(const Paper&, const Claim&, const std::vector<std::string>& names);
 
 std::string device_of(const ReproduceOptions& options);  // "cpu", "cuda" or "cuda:N"
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "core/device.h"
 #include "core/interrupt.h"
 #include "lab/reproduce/plan.h"
 #include "lab/reproduce/record.h"
@@ -14,6 +15,7 @@ namespace horner {
 namespace {
 
 constexpr std::chrono::seconds kRecordEvery{30};
+constexpr double kTogether = 150;  // seconds of the first looks of claims that are tested together
 
 // The finding of a claim at a scale, judged by the claim as it is now.
 std::optional<Finding> finding_of(
@@ -42,6 +44,21 @@ void set_status(Queued& q, const std::optional<Finding>& f, bool confirm) {
   q.open = confirm ? decided && f->confirmed.empty() : more || q.failed;
 }
 
+// The next claims of the queue whose runs share one pool. Each stage of a pool ends with its slowest run, so few large pools keep
+// a GPU busier than many small ones. Claims that failed before are tested alone.
+std::vector<const Queued*> next_of(const std::vector<Queued>& queue, size_t& at, bool pools) {
+  std::vector<const Queued*> list;
+  double seconds = 0;
+  for (; at < queue.size(); ++at) {
+    const Queued& q = queue[at];
+    if (!q.open) continue;
+    seconds += q.first.seconds;
+    if (!list.empty() && (!pools || q.failed || seconds > kTogether)) break;
+    list.push_back(&q);
+  }
+  return list;
+}
+
 }  // namespace
 
 std::vector<Queued> queue_of(const std::vector<const Paper*>& papers, const ReproduceOptions& o) {
@@ -54,9 +71,7 @@ std::vector<Queued> queue_of(const std::vector<const Paper*>& papers, const Repr
     if (!o.out.empty() && std::filesystem::exists(path))
       read_from(path, [&](const Json& json) { known.add(json); });
     for (const Claim& claim : paper->claims) {
-      const bool named =
-          o.claim.empty() || std::find(o.claim.begin(), o.claim.end(), claim.name) != o.claim.end();
-      if (!named) continue;
+      if (!is_named(*paper, claim, o.claim)) continue;
       const std::vector<int64_t> looks = claim.protocol.looks();
       Queued q{
           paper,
@@ -94,14 +109,24 @@ void run_queue(
     runs_done = tick.runs_done;
     recorded = now();
   };
-  for (const Queued& q : queue_of(papers, o)) {
-    if (!q.open) continue;
-    if (TimeLimit::reached()) break;
-    ReproduceOptions one = o;
-    one.claim = {q.claim->name};
-    Reproduction r = reproduce({q.paper}, one, program, tell_and_record).at(0);
+  const std::vector<Queued> queue = queue_of(papers, o);
+  size_t at = 0;
+  const bool pools = o.jobs > 1 || (o.jobs == 0 && find_device(device_of(o)).is_cuda());
+  while (!TimeLimit::reached()) {
+    const std::vector<const Queued*> together = next_of(queue, at, pools);
+    if (together.empty()) break;
+    ReproduceOptions some = o;
+    std::vector<const Paper*> of;
+    some.claim.clear();
+    for (const Queued* q : together) {
+      some.claim.push_back(q->paper->name + "/" + q->claim->name);
+      if (std::find(of.begin(), of.end(), q->paper) == of.end()) of.push_back(q->paper);
+    }
+    std::vector<Reproduction> all = reproduce(of, some, program, tell_and_record);
     if (!o.record.empty()) record_runs(o.record, o.runs);
-    if (!r.findings.empty()) done(r);
+    for (Reproduction& r : all) {
+      if (!r.findings.empty()) done(r);
+    }
   }
 }
 

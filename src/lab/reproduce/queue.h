@@ -1,4 +1,4 @@
-// Undecided claims one after the other, the cheapest first.
+// Undecided claims, the cheapest first. Where several runs go at once, claims of about 2.5 minutes share one pool.
 //
 // A claim is open as long as it has no finding of its present revision, or is not shown and has seeds left, or has a run
 // that failed
@@ -20,9 +20,9 @@ struct Queued {
 // Open and other claims of these papers, the cheapest first, surveys last; findings from o.out/PAPER.json.
 std::vector<Queued> queue_of(const std::vector<const Paper*>& papers, const ReproduceOptions& o);
 
-// Tests the open claims in this order until all are tested or a TimeLimit is reached. `done` is called after each claim
-// that has
-// a new finding; it is expected to add it to o.out. Results go through o.record, which is written after each claim and every
+// Tests the open claims in this order until all are tested or a TimeLimit is reached. `done` is called after each pool, once
+// for each paper that has new findings; it is expected to add them to o.out. A pool that is cut has the findings of the claims
+// whose runs have all finished. Results go through o.record, which is written after each claim and every
 // half minute in which a run has finished, so that a program that is killed loses little.
 void run_queue(
     const std::vector<const Paper*>& papers,

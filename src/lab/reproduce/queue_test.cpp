@@ -124,6 +124,31 @@ TEST_F(Queue, StopsAtTheLimitAndGoesOn) {
   EXPECT_EQ(done, (std::vector<std::string>{"cheap", "open", "dear"}));
 }
 
+// Claims of one pool, the same name in two papers, and a limit inside of the pool: what has finished is judged.
+TEST_F(Queue, ClaimsShareAPoolWhereSeveralRunsGoAtOnce) {
+  const Paper other{
+      "q", "0", "t", {claim_of("cheap", arms<2>, -100), claim_of("open", arms<5>, 0)}};
+  o.jobs = 2;
+  o.claim = {"p/cheap", "q/cheap", "p/open"};
+  std::set<int64_t> pools;  // by their steps
+  const auto run_both = [&](const RunsTell& tell) {
+    run_queue({&paper, &other}, o, "", tell, [&](Reproduction& r) {
+      for (const Finding& f : r.findings) done.push_back(r.paper->name + "/" + f.claim);
+    });
+  };
+  std::optional<TimeLimit> over;
+  run_both([&](const RunsTick& tick) {
+    pools.insert(tick.steps);
+    if (tick.runs_done == 9 && !over) over.emplace(1e-9);  // one run of p/cheap
+  });
+  over.reset();
+  EXPECT_EQ(pools, (std::set<int64_t>{4 * (2 + 3 + 6)}));
+  EXPECT_EQ(done, (std::vector<std::string>{"q/cheap", "p/open"}));
+  done.clear();
+  run_both({});
+  EXPECT_EQ(done, (std::vector<std::string>{"q/cheap", "p/open", "p/cheap"}));
+}
+
 // One file stands for the folders of all runs, and gives the same findings on a machine that has none of them.
 TEST_F(Queue, ARecordIsEnoughToGoOn) {
   run();

@@ -33,8 +33,7 @@ std::vector<const Claim*> chosen(
   std::vector<const Claim*> list;
   for (const Paper* paper : papers) {
     for (const Claim& claim : paper->claims) {
-      if (names.empty() || std::find(names.begin(), names.end(), claim.name) != names.end())
-        list.push_back(&claim);
+      if (is_named(*paper, claim, names)) list.push_back(&claim);
     }
   }
   return list;
@@ -179,6 +178,12 @@ std::map<const Claim*, Finding> find_all(
       open = undecided;
     } catch (const InterruptedError&) {
       if (!TimeLimit::reached()) throw;
+      plan.read();
+      for (const Claim* claim : open) {  // others of the same pool were cut, this one was not
+        if (claim->measure != nullptr || !plan.all_finished(*claim)) continue;
+        findings[claim] = find(*claim, plan, o);
+        findings[claim].looks = look;
+      }
       break;
     }
   }
@@ -193,9 +198,19 @@ void check_claims(const std::vector<const Paper*>& papers, const std::vector<std
     for (const Claim& claim : paper->claims) known.push_back(claim.name);
   }
   for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      throw UsageError("{}", unknown("claim", name, known));
+    const bool is = std::any_of(papers.begin(), papers.end(), [&](const Paper* paper) {
+      return std::any_of(paper->claims.begin(), paper->claims.end(), [&](const Claim& claim) {
+        return is_named(*paper, claim, {name});
+      });
+    });
+    if (!is) throw UsageError("{}", unknown("claim", name, known));
   }
+}
+
+bool is_named(const Paper& paper, const Claim& claim, const std::vector<std::string>& names) {
+  return names.empty() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+           return name == claim.name || name == paper.name + "/" + claim.name;
+         });
 }
 
 void check_options(const ReproduceOptions& o) {

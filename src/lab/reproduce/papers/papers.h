@@ -19,7 +19,7 @@ inline const Protocol kText = {.seeds = 4, .most = 12, .rates = kRates};
 // Multi-query recall of `pairs` pairs in T tokens: a causal convolution, then the mixer.
 TrainOptions recall(Effort scale, const std::string& mixer, int64_t T = 128, int64_t pairs = 24);
 // Multi-query recall as zoology trains it: two mixers, no convolution, tied embedding, LayerNorm, N(0, 0.02) with smaller
-// outputs, vocabulary 8192, 10,000 steps of 128 at scale gpu. Learned positions of the model if `positions`.
+// outputs, vocabulary 8192, 8000 steps of 128 at scale gpu. Learned positions of the model if `positions`.
 TrainOptions zoology(
     Effort scale,
     const std::string& mixer,
@@ -48,9 +48,11 @@ inline const std::vector<std::pair<std::string, std::string>> kMadTasks = {
     {"noisy recall", "mad_noisy_recall"},
     {"selective copy", "selective_copy:G=96,M=16,A=16"}};
 TrainOptions mad(Effort scale, const std::string& task, const std::string& mixer);
-// Every task with every mixer: "recall, GLA".
+// Some of the tasks with every mixer: "recall, GLA".
 std::vector<Arm> mad_table(
-    Effort scale, const std::vector<std::pair<std::string, std::string>>& mixers
+    Effort scale,
+    const std::vector<std::pair<std::string, std::string>>& mixers,
+    const std::vector<std::string>& tasks
 );
 std::vector<Setting> mad_settings();
 
