@@ -49,7 +49,11 @@ bool answers(const Finding& f, const Claim& claim) {
 Finding judged_again(Finding f, const Paper& paper) {
   for (const Claim& claim : paper.claims) {
     if (claim.name != f.claim) continue;
-    f.earlier = f.revision < claim.revision || !answers(f, claim);
+    const bool answered = answers(f, claim);
+    const bool failed = std::any_of(f.rows.begin(), f.rows.end(), [](const ArmScores& row) {
+      return !row.failure.empty();  // of a claim that measures: it has no rows of its own then
+    });
+    f.earlier = f.revision < claim.revision || (!answered && !failed);
     if (f.earlier && claim.arms != nullptr)
       f.settings = settings_of(claim, f.scale == "gpu" ? Effort::gpu : Effort::cpu);
     for (ArmScores& row : f.rows) row.printed = printed_for(claim, row.arm);
@@ -61,7 +65,7 @@ Finding judged_again(Finding f, const Paper& paper) {
       f.confirmed.clear();
       return f;
     }
-    if (claim.expects.empty() || f.earlier) continue;
+    if (claim.expects.empty() || !answered) continue;
     f.says = claim.says;
     f.score = claim.score;
     f.judgements = judge_all(claim, f.rows, f.scale);

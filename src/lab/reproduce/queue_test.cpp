@@ -218,6 +218,31 @@ TEST_F(Queue, ClaimsThatReadWeightsTrainAgain) {
   EXPECT_EQ(verdict(), Verdict::holds);
 }
 
+// A measure that throws is a failed claim, not the end of the claims beside it; it is tried again last.
+TEST_F(Queue, AMeasureThatFailsLeavesTheOthers) {
+  Claim throws{"throws", "s", "s", "value", {{E::reaches, "x", "", 0}}, {.seeds = 2}, arms<2>};
+  throws.measure = [](const Trial&, Finding&) { throw RunError("no {}\nand more", "such thing"); };
+  Claim alone = throws;
+  alone.name = "alone";
+  alone.arms = nullptr;
+  const Paper own{"r", "0", "t", {throws, claim_of("cheap", arms<3>, -100), alone}};
+  o.jobs = 2;
+  std::vector<Finding> findings;
+  run_queue({&own}, o, "", {}, [&](Reproduction& r) {
+    for (const Finding& f : r.findings) findings.push_back(f);
+    write_file(o.out + "/r.json", r.json().dump());
+  });
+  ASSERT_EQ(findings.size(), 3u);
+  for (const size_t i : {0, 2}) {
+    EXPECT_EQ(findings[i].verdict, Verdict::untested);
+    EXPECT_EQ(findings[i].reason, "no such thing");
+  }
+  EXPECT_EQ(findings[1].verdict, Verdict::holds);
+  const auto list = queue_of({&own}, o);
+  EXPECT_EQ(list[0].claim->name, "cheap");
+  EXPECT_TRUE(list[1].failed && list[1].open && list[2].failed && list[2].open);
+}
+
 // By hand: T = 16, B = 4, D = 16, one layer are 1024 numbers.
 TEST(ClaimCost, CountsRunsAndSteps) {
   const double step = 0.3e-3 + 0.17e-9 * 1024;

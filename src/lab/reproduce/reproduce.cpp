@@ -72,6 +72,22 @@ Reached reached(const TrainResult& result) {
   return {result.steps, false};
 }
 
+// Calls `measure`. Returns why it failed, so that the other claims of a pool still get their findings; empty: it did not.
+std::string measured(const Claim& claim, const Trial& trial, Finding& finding) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    claim.measure(trial, finding);
+  } catch (const InterruptedError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  }
+  const auto took = std::chrono::steady_clock::now() - start;
+  finding.seconds += std::chrono::duration<double>(took).count();
+  return "";
+}
+
 // A row per arm, or the rows that `measure` computes from the trained arms.
 void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
   Trial trial{
@@ -116,13 +132,11 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
     finding.seconds += row.seconds;
     rows.push_back(row);
   }
-  if (claim.measure == nullptr || !failure.empty()) {
-    finding.rows = rows;
-  } else {
-    const auto start = std::chrono::steady_clock::now();
-    claim.measure(trial, finding);
-    const auto took = std::chrono::steady_clock::now() - start;
-    finding.seconds += std::chrono::duration<double>(took).count();
+  if (claim.measure != nullptr && failure.empty()) failure = measured(claim, trial, finding);
+  if (claim.measure == nullptr || !failure.empty()) finding.rows = rows;
+  if (claim.measure != nullptr && !failure.empty()) {
+    if (finding.rows.empty()) finding.rows.push_back({claim.name});
+    for (ArmScores& row : finding.rows) row.failure = failure;
   }
   if (claim.measure != nullptr && !failure.empty()) {  // its rows are not those of the arms
     finding.verdict = Verdict::untested;

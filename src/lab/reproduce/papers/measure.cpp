@@ -34,12 +34,12 @@ void part(const std::string& name, Effort scale, Finding& finding, bool independ
 void training(const Trial& trial, Finding& finding) {
   const bool gpu = trial.scale == Effort::gpu;
   const std::vector<int64_t> lengths =
-      gpu ? std::vector<int64_t>{10, 100, 1000} : std::vector<int64_t>{10, 100};
+      gpu ? std::vector<int64_t>{10, 100, 1000} : std::vector<int64_t>{10, 300};
   std::vector<ArmScores> gaps;
   for (const int64_t L : lengths) {
     theory::TrainedOptions o{
         .L = L,
-        .steps = gpu ? 60000 : 4000,
+        .steps = gpu ? 60000 : 20000,
         .runs = trial.seeds,
         .seed = uint64_t(trial.first_seed)};
     if (gpu) o.device = find_device("auto");
@@ -77,14 +77,16 @@ Paper measure_paper() {
       "long",
       "one layer, separate Wq, Wk, Wv, Wo, d = 5, noise 0.1, SGD 1e-3 on 128 fresh prompts; scale "
       "gpu: L = 10 "
-      "to 1000, 60,000 steps (the paper: 300,000); scale cpu: L = 10 and 100, 4000 steps",
+      "to 1000, 60,000 steps (the paper: 300,000); scale cpu: L = 10 and 300, 20,000 steps",
       "value",
       {{E::above, "gap, short prompts", "gap, long prompts"},
        {E::under, "gap, long prompts", "", 0.1}},
       {.seeds = 4, .most = 0}};
   trained.measure = training;
   trained.seconds = 220;
-  trained.first_seed = 1000;  // "as a share of what was learned" was chosen after a run on seed 0
+  // "As a share of what was learned" was chosen after a run on seed 0. On seeds 1000 to 1003 linear attention itself had not
+  // learned after 4000 steps at scale cpu.
+  trained.first_seed = 3000;
   trained.prints = "figures: the curves of softmax and linear attention meet as L grows";
   return {
       "measure",
