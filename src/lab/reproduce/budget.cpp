@@ -1,5 +1,6 @@
 #include "lab/reproduce/budget.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/check.h"
@@ -10,7 +11,7 @@
 namespace horner {
 namespace {
 
-constexpr double kStep = 0.3e-3, kNumber = 0.17e-9, kEager = 3e-3;
+constexpr double kStep = 0.3e-3, kNumber = 0.17e-9, kEager = 3e-3, kLayer = 0.5e-3;
 
 struct TaskCost {
   double tokens = 0;  // of an example
@@ -39,7 +40,7 @@ double step_seconds(const TrainOptions& run) {
   const TaskCost task = cost_of(run);
   const double numbers = double(run.train.batch * run.model.D * run.model.layers) * task.tokens;
   const bool eager = task.eager || run.model.dropout > 0;
-  return (eager ? kEager : kStep) + kNumber * numbers;
+  return std::max(kLayer * double(run.model.layers), (eager ? kEager : kStep) + kNumber * numbers);
 }
 
 ClaimCost budget(const Claim& claim, Effort scale, int64_t seeds) {

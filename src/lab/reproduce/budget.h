@@ -1,10 +1,11 @@
 // What the runs of a claim cost on one H200, estimated before they run.
 //
-//   seconds of a step = 0.3 ms + 0.17 ns B T D L;   without a CUDA graph (dropout, packed) 3 ms instead of 0.3, several
-//               programs at once
+//   seconds of a step = 0.3 ms + 0.17 ns B T D L, at least 0.5 ms L: a GPU begins no more kernels, however small they are
+//   without a CUDA graph (dropout, packed) 3 ms instead of 0.3, several programs at once
 //
 // From docs/bench.md: 1,000 steps/s of four runs of recall at once (B T D L = 4.2 M), 128 ms for a step of a model of 275 M
-// parameters (755 M). Runs that stop at their target take less, scans and long convolutions more.
+// parameters (755 M); from docs/results/runs_h200.jsonl.xz: 770 to 1,000 steps/s of 14 runs of MAD at once (L = 2), of 32 tokens
+// as of 128. Runs that stop at their target take less, scans and long convolutions more.
 #pragma once
 
 #include "lab/reproduce/reproduce.h"

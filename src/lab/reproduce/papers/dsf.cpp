@@ -60,9 +60,8 @@ std::vector<Arm> transitions(Effort scale) {
     TrainOptions o = zoology(scale, mixer, 64, 4, true);
     o.model.D = 64;
     if (scale == Effort::gpu) {
-      o.schedule.steps = 15000;
-      o.schedule.warmup = 750;
-      o.train.batch = 256;
+      o.schedule.steps = 5000;
+      o.schedule.warmup = 250;
     }
     return o;
   };

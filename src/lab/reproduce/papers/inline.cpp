@@ -63,8 +63,10 @@ Arm image_arm(Effort scale, const std::string& label, const std::string& mixer) 
   o.model.mlp = "gelu";
   o.model.mlp_bias = true;
   if (scale == Effort::gpu) {
-    o.schedule.steps = 5000;  // 14 times over the images
-    o.schedule.warmup = 250;
+    o.schedule.steps = 1500;  // 17 times over the images
+    o.schedule.warmup = 75;
+    o.train.batch = 512;
+    o.optim.lr = 2e-3;
   }
   return {label, o};
 }

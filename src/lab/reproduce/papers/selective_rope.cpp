@@ -38,9 +38,9 @@ std::vector<Arm> copying(Effort scale) {
     o.optim.beta2 = 0.999;
     o.optim.weight_decay = 0.1;
     o.schedule.kind = "linear";
-    o.schedule.steps = gpu ? 4000 : 1500;
+    o.schedule.steps = gpu ? 2500 : 1500;
     o.schedule.warmup = o.schedule.steps / 10;
-    o.train.batch = gpu ? 128 : 32;
+    o.train.batch = gpu ? 256 : 32;
     o.train.target = 0;  // the lengths of training are exact long before longer ones are
     o.eval.every = o.schedule.steps / 20;
     o.eval.lengths = gpu ? std::vector<int64_t>{67, 131, 259} : std::vector<int64_t>{35, 131};
@@ -70,9 +70,7 @@ std::vector<Arm> mqar(Effort scale) {
 std::vector<Arm> long_mqar(Effort scale) {
   const Recall r = cheap(scale, {512, 64});
   return positions("gla", [&](const std::string& mixer) {
-    TrainOptions o = zoology(scale, mixer, r.T, r.pairs);
-    if (scale == Effort::gpu) o.schedule.steps = 12000, o.schedule.warmup = 600;
-    return o;
+    return zoology(scale, mixer, r.T, r.pairs);
   });
 }
 
@@ -96,7 +94,7 @@ TrainOptions products(
   TrainOptions o =
       track(scale, fmt::format("group:group={},k={}", group, gpu ? k : 32), mixer, longer);
   o.optim.lr = gpu ? 1e-3 : 2e-3;
-  o.schedule.steps = 4000;
+  o.schedule.steps = gpu ? 3000 : 4000;
   o.schedule.warmup = o.schedule.steps / 20;
   o.eval.every = o.schedule.steps / 20;
   if (gpu) o.model.D = 128;

@@ -41,8 +41,8 @@ std::vector<Arm> recall_arms(Effort scale) {
   return every_mixer([&](const std::string& mixer) {
     TrainOptions o = zoology(scale, mixer, r.T, r.pairs);
     o.model.D = D;
-    o.train.batch = 64;
-    o.schedule.steps = scale == Effort::gpu ? 4000 : 300;
+    o.train.batch = scale == Effort::gpu ? 256 : 64;
+    o.schedule.steps = scale == Effort::gpu ? 1500 : 300;
     o.schedule.warmup = o.schedule.steps / 20;
     return o;
   });

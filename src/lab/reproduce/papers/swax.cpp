@@ -46,8 +46,8 @@ std::vector<Arm> needles(Effort scale) {
   o.model.layers = 4;
   o.model.D = gpu ? 128 : 64;
   o.optim.lr = 1e-3;
-  o.train.batch = 64;
-  o.schedule.steps = gpu ? 5000 : 1500;
+  o.train.batch = gpu ? 256 : 64;
+  o.schedule.steps = gpu ? 2000 : 1500;
   o.schedule.warmup = o.schedule.steps / 20;
   if (gpu) o.eval.lengths = {512, 1024};
   const int64_t least = gpu ? 8 : 4, most = gpu ? 64 : 16;
