@@ -118,6 +118,22 @@ def test_nothing_is_wider_than_the_terminal(columns: int, tmp_path: Path) -> Non
     assert all(re.search(r"step \d/6  .* left  loss .* [KMG]iB  .* tok/s", line) for line in shown), shown
 
 
+def test_the_table_of_a_comparison_on_a_terminal(tmp_path: Path) -> None:
+    """Ten columns do not fit beside each other: they stand in two tables, and no word is broken."""
+    words = ["compare", "softmax:position.kind=none", "taylor:order=2,position.kind=none", "--task",
+             "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps", "6", "--seeds", "2", "--speed_lengths",
+             "16", "--device", "cpu", "--out", str(tmp_path / "c")]
+    for lines in (on_a_terminal(80, *words), on_a_terminal(80, "report", str(tmp_path / "c"))):
+        start = next(i for i, line in enumerate(lines) if line.startswith("mixer"))
+        shown = "\n".join(lines[start:])
+        assert max(map(len, lines[start:])) <= 80, shown
+        assert shown.count("\nmixer ") == 1 and "Without learning: chance " in shown
+        piped = run("report", str(tmp_path / "c")).stdout
+        whole = {part for word in piped.split() for part in re.split(r"(?<=[,:])", word)} | {"---"}
+        parts = {part for word in shown.split() for part in re.split(r"(?<=[,:])", word)}
+        assert {part for part in parts if not set(part) <= {"-"}} <= whole, parts - whole
+
+
 def test_help_on_a_terminal_loses_no_word() -> None:
     wide, narrow = run("train", "--help").stdout, on_a_terminal(80, "train", "--help")
     example = [line for line in narrow[narrow.index("Examples:"):] if line.endswith(" \\")]
@@ -170,7 +186,8 @@ def test_list_of_papers_as_json() -> None:
     ("mamba2:skip=false,head=16", "y_t = C_t S_t\n"),
 ])
 def test_the_equation_is_that_of_the_settings(mixer: str, part: str) -> None:
-    assert part in run("explain", mixer, "--T", "8").stdout
+    shown = run("explain", mixer, "--T", "8").stdout
+    assert part in shown and shown.startswith(mixer + "  (arXiv:")
 
 
 def test_success_names_its_file(tmp_path: Path) -> None:

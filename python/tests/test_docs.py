@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,14 @@ def test_readme_cost_is_what_the_program_measures() -> None:
     assert f"softmax {state('softmax:heads=16', 256) * 2:.0f} MiB, gla {state('gla', 256):.1f} MiB" in text
     assert f"0.64 MiB, of order 4 already {state('taylor:order=4,heads=64', 256):.1f} MiB" in text
     assert f"{state('taylor:order=2,heads=64', 256):.2f}" == "0.64"
+
+
+@needs_program
+def test_readme_comparison_is_one_run() -> None:
+    """The table, the sentence and the picture are what the program makes of one kept result."""
+    done = subprocess.run([sys.executable, ROOT / "tools/readme_compare.py", "--check", "--program", PROGRAM],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @needs_program

@@ -11,7 +11,7 @@
 #include "core/origin.h"
 #include "report/bench_charts.h"
 #include "report/progress.h"
-#include "report/table.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
@@ -47,7 +47,8 @@ Table table(const BenchReport& report) {
        "x peer",
        "error/allowed",
        "memory"},
-      {}};
+      {},
+      3};
   for (const BenchRow& r : report.rows) {
     const std::string form = r.calls > 1 ? fmt::format("{}, {} states", r.form, r.calls) : r.form;
     std::vector<std::string> cells = {r.op, r.variant, r.shape.name, r.program, form};
@@ -148,7 +149,7 @@ std::function<int()> declare_bench_ops(CLI::App& app) {
     if (*json) {
       fmt::print("{}\n", dated(report).dump(2));
     } else {
-      fmt::print("{}\n\n{}", heading(report), table(report).text());
+      fmt::print("{}\n\n{}", fitted(heading(report)), fitted(table(report)));
       if (!out->empty())
         fmt::print(
             "\n{}.md holds it, .json{} too.\n", path_of(report, *out), drawn ? " and .svg" : ""

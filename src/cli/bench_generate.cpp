@@ -11,7 +11,7 @@
 #include "lab/bench/bench.h"
 #include "lab/bench/generate.h"
 #include "report/progress.h"
-#include "report/table.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
@@ -134,7 +134,12 @@ std::function<int()> declare_bench_generate(CLI::App& app) {
     if (*json) {
       fmt::print("{}\n", report.json().dump(2));
     } else {
-      fmt::print("{}\n\n{}\n{}", heading(report), speeds(report).text(), fidelities(report).text());
+      fmt::print(
+          "{}\n\n{}\n{}",
+          fitted(heading(report)),
+          fitted(speeds(report)),
+          fitted(fidelities(report))
+      );
     }
     return report.exact() ? 0 : 4;
   };

@@ -8,7 +8,7 @@
 #include "lab/bench/bench.h"
 #include "lab/bench/runs.h"
 #include "report/progress.h"
-#include "report/table.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
@@ -85,7 +85,7 @@ std::function<int()> declare_bench_runs(CLI::App& app) {
       fmt::print("{}\n", report.json().dump(2));
       return 0;
     }
-    fmt::print("{}\n\n{}", heading(report), table(report).text());
+    fmt::print("{}\n\n{}", fitted(heading(report)), fitted(table(report)));
     if (!out->empty())
       fmt::print("\n{}/bench_runs_{}.md holds it, .json too.\n", *out, short_device(report.device));
     return 0;

@@ -10,7 +10,7 @@
 #include "lab/bench/train.h"
 #include "report/bench_profile.h"
 #include "report/progress.h"
-#include "report/table.h"
+#include "report/terminal.h"
 #include "report/train.h"
 
 namespace horner {
@@ -143,10 +143,10 @@ std::function<int()> declare_bench_train(CLI::App& app) {
       fmt::print("{}\n", report.json().dump(2));
       return 0;
     }
-    fmt::print("{}\n\n{}", heading(report), table(report).text());
+    fmt::print("{}\n\n{}", fitted(heading(report)), fitted(table(report)));
     if (options->profile) {
-      fmt::print("\n{}\n\n{}\n", kPartsHeading, parts_table(report).text());
-      fmt::print("{}", kernels_table(report, kKernels).text());
+      fmt::print("\n{}\n\n{}\n", fitted(kPartsHeading), fitted(parts_table(report)));
+      fmt::print("{}", fitted(kernels_table(report, kKernels)));
     }
     if (!out->empty()) fmt::print("\n{}.md holds it, .json too.\n", path_of(report, *out));
     return 0;

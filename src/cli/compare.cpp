@@ -44,7 +44,7 @@ void print_plan(const CompareOptions& o, bool json) {
          b.mixer,
          std::to_string(b.D),
          iso ? fmt::format("{:.0f}", b.cost) : "",
-         iso ? fmt::format("{:+.2f} %", 100 * b.mismatch()) : "",
+         iso ? signed_number(100 * b.mismatch(), 2) + " %" : "",
          time_text(seconds)}
     );
   }
@@ -116,10 +116,7 @@ std::function<int()> declare_compare(CLI::App& app) {
     if (*json) {
       fmt::print("{}\n", result.json().dump(2));
     } else {
-      const size_t width = terminal_width(STDOUT_FILENO);
-      fmt::print("{}\n{}\n", fitted(compare_table(result)), wrapped(result.verdict, width));
-      for (const std::string& warning : result.warnings)
-        fmt::print("{}\n", wrapped("Note: " + warning, width));
+      fmt::print("{}", compare_text(result, terminal_width(STDOUT_FILENO)));
       if (result.runs_read > 0)
         fmt::print(
             "\n{} of {} runs had finished before and were only read.\n",

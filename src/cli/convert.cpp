@@ -11,7 +11,7 @@
 #include "core/origin.h"
 #include "report/certificate_page.h"
 #include "report/progress.h"
-#include "report/table.h"
+#include "report/terminal.h"
 #include "report/train.h"
 
 namespace horner {
@@ -34,12 +34,12 @@ std::vector<std::string> row(const ConvertStep& s) {
       short_count(double(s.tokens)),
       fmt::format("{:.4f}", s.kl.mean),
       fmt::format("{:.3f}", s.perplexity),
-      fmt::format("{:+.1f} %", 100 * s.change),
+      signed_number(100 * s.change, 1) + " %",
       fmt::format("{:.1f} %", 100 * s.same_top)};
 }
 
 void print(const Certificate& c, const std::string& folder) {
-  fmt::print("{}\n\n", certificate_verdict(c));
+  fmt::print("{}\n\n", fitted(certificate_verdict(c)));
   Table table{{"student", "tokens", "KL", "perplexity", "change", "same top"}, {}};
   for (const ConvertStep& step : c.steps) table.rows.push_back(row(step));
   const auto add_part = [&](const std::string& name, const std::optional<TextScore>& score) {
@@ -48,7 +48,7 @@ void print(const Certificate& c, const std::string& folder) {
   };
   add_part("its window only", c.window_only);
   add_part("its state only", c.state_only);
-  fmt::print("{}\n", table.text());
+  fmt::print("{}\n", fitted(table));
   if (c.planning) {
     Table plans{{"plan", "softmax layers", "KL", "state"}, {}};
     for (const LayerPlan& p : c.planning->tried)
@@ -58,14 +58,12 @@ void print(const Certificate& c, const std::string& folder) {
            fmt::format("{:.4f}", p.kl.mean),
            short_bytes(double(p.state_bytes))}
       );
-    fmt::print("{}\n", plans.text());
+    fmt::print("{}\n", fitted(plans));
   }
-  fmt::print(
-      "{} is the model; {}/certificate.html shows what was lost. {:.0f} s.\n",
-      folder,
-      folder,
-      c.seconds
+  const std::string end = fmt::format(
+      "{0} is the model; {0}/certificate.html shows what was lost. {1:.0f} s.", folder, c.seconds
   );
+  fmt::print("{}\n", fitted(end));
 }
 
 // Progress of either kind; one follows the other in the same line of the terminal.

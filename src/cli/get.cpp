@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/json.h"
 #include "core/nearest.h"
-#include "report/table.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
@@ -30,7 +30,7 @@ void print_list(bool json) {
          {"folder", where.empty() ? Json() : Json(where)}}
     );
   }
-  fmt::print("{}", json ? rows.dump(2) + "\n" : table.text());
+  fmt::print("{}", json ? rows.dump(2) + "\n" : fitted(table));
 }
 
 }  // namespace

@@ -47,9 +47,8 @@ std::function<int()> declare_report(CLI::App& app) {
     }
     const std::string earlier = write_compare(result, target);
     fmt::print(
-        "{}\n{}\n\n{}/report.html shows it.\n{}",
-        fitted(compare_table(result)),
-        wrapped(result.verdict, terminal_width(STDOUT_FILENO)),
+        "{}\n{}/report.html shows it.\n{}",
+        compare_text(result, terminal_width(STDOUT_FILENO)),
         target,
         earlier.empty()
             ? ""

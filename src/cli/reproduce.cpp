@@ -202,7 +202,7 @@ std::function<int()> declare_reproduce(CLI::App& app) {
     for (Reproduction& r : all) {
       sign(r);
       if (!options->out.empty()) write(r, options->out);
-      if (!*json) fmt::print("{}\n", text(r));
+      if (!*json) fmt::print("{}\n", text(r, terminal_width(STDOUT_FILENO)));
       if (!*json && !options->out.empty())
         fmt::print(
             "{0}/{1}.html shows it; {0}/{1}.md and .json too.\n", options->out, r.paper->name

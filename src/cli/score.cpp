@@ -9,16 +9,16 @@
 #include "core/file.h"
 #include "core/number.h"
 #include "report/progress.h"
-#include "report/table.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
 
 std::string name_of(const std::string& path) { return std::filesystem::path(path).filename(); }
-std::string share(const RightShare& s) { return fmt::format("{:.4f} +- {:.4f}", s.value, s.error); }
+std::string share(const RightShare& s) { return fmt::format("{:.4f} ± {:.4f}", s.value, s.error); }
 std::string maybe(const std::optional<double>& x) { return x ? fmt::format("{:.3f}", *x) : "-"; }
 std::string interval(const Interval& i) {
-  return i.n > 1 ? fmt::format("{:.4f} +- {:.4f}", i.mean, i.half) : fmt::format("{:.4f}", i.mean);
+  return i.n > 1 ? fmt::format("{:.4f} ± {:.4f}", i.mean, i.half) : fmt::format("{:.4f}", i.mean);
 }
 
 void print_texts(const ScoreResult& r) {
@@ -44,7 +44,7 @@ void print_texts(const ScoreResult& r) {
     }
     table.rows.push_back(row);
   }
-  fmt::print("{}\n", table.text());
+  fmt::print("{}\n", fitted(table));
 }
 
 void print_positions(const TextScore& t) {
@@ -58,7 +58,7 @@ void print_positions(const TextScore& t) {
     );
     if (t.against) table.rows.back().push_back(fmt::format("{:.4f}", p.kl));
   }
-  fmt::print("{}\n", table.text());
+  fmt::print("{}\n", fitted(table));
 }
 
 void print_questions(const ScoreResult& r) {
@@ -93,19 +93,26 @@ void print_questions(const ScoreResult& r) {
     }
     table.rows.push_back(row);
   }
-  fmt::print("{}\n", table.text());
+  fmt::print("{}\n", fitted(table));
 }
 
 void print(const ScoreResult& r, bool positions) {
-  fmt::print("{} on {}, context {} tokens", r.model, r.device, r.context);
-  if (!r.against.empty()) fmt::print("; the second model is {}, and KL is from it", r.against);
-  fmt::print(".\n\n");
+  const std::string second =
+      r.against.empty() ? ""
+                        : fmt::format("; the second model is {}, and KL is from it", r.against);
+  fmt::print(
+      "{}\n\n",
+      fitted(fmt::format("{} on {}, context {} tokens{}.", r.model, r.device, r.context, second))
+  );
   if (!r.texts.empty()) print_texts(r);
   for (const TextScore& t : r.texts) {
     if (positions) print_positions(t);
   }
   if (!r.questions.empty()) print_questions(r);
-  fmt::print("+- after nats and KL: 95 % interval over windows; after a share: standard error.\n");
+  fmt::print(
+      "{}\n",
+      fitted("± after nats and KL: 95 % interval over windows; after a share: standard error.")
+  );
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "core/file.h"
 #include "core/origin.h"
 #include "report/progress.h"
-#include "report/table.h"
+#include "report/terminal.h"
 #include "report/theory_page.h"
 
 namespace horner {
@@ -17,7 +17,7 @@ namespace {
 
 // One row a curve, one column a length: measured, and its ratio to the closed form.
 Table table_of(const theory::Report& report, const std::string& part) {
-  Table table{{"setting", "quantity"}, {}};
+  Table table{{"setting", "quantity"}, {}, 2};
   for (const theory::Curve& curve : report.curves) {
     if (curve.part != part) continue;
     std::vector<std::string> cells = {curve.name, curve.quantity};
@@ -36,20 +36,20 @@ Table table_of(const theory::Report& report, const std::string& part) {
 }
 
 void print(const theory::Report& report) {
-  fmt::print(
+  const std::string what = fmt::format(
       "Softmax over L tokens against its large-prompt limit, d = {}, seed {}, {}. Errors are mean "
-      "squares;\nin brackets their ratio to the closed form; exponents of L with intervals of 95 "
-      "%.\n",
+      "squares; in brackets their ratio to the closed form; exponents of L with intervals of 95 %.",
       report.options.d,
       report.options.seed,
       report.device
   );
+  fmt::print("{}\n", fitted(what));
   for (const std::string part : {"concentration", "random query", "regression", "dynamics"}) {
     const Table table = table_of(report, part);
-    if (!table.rows.empty()) fmt::print("\n{}\n\n{}", part, table.text());
+    if (!table.rows.empty()) fmt::print("\n{}\n\n{}", part, fitted(table));
   }
   fmt::print("\n");
-  for (const theory::Claim& claim : report.claims) fmt::print("{}\n", claim.sentence());
+  for (const theory::Claim& claim : report.claims) fmt::print("{}\n", fitted(claim.sentence()));
   fmt::print("\n{} {:.0f} s.\n", theory::verdict(report), report.seconds);
 }
 

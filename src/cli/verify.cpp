@@ -8,7 +8,7 @@
 #include "core/file.h"
 #include "core/number.h"
 #include "report/progress.h"
-#include "report/table.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
@@ -113,7 +113,7 @@ void print(const VerifyReport& report) {
         o.D,
         o.seed,
         distinct(report, &VerifyRow::property).size(),
-        mixer_summary(report).text()
+        fitted(mixer_summary(report))
     );
   } else {
     fmt::print(
@@ -130,7 +130,7 @@ void print(const VerifyReport& report) {
         o.seed
     );
     for (const std::string_view op : distinct(report, &VerifyRow::subject))
-      fmt::print("{}\n", summary(report, op).text());
+      fmt::print("{}\n", fitted(summary(report, op)));
   }
   for (const VerifyRow& row : report.rows) {
     if (row.holds()) continue;

@@ -19,6 +19,12 @@ std::string short_bytes(double x) {
   return fmt::format("{:.3g} GiB", x / 1024 / 1024 / 1024);
 }
 
+std::string signed_number(double x, int places) {
+  const std::string text = fmt::format("{:+.{}f}", x, places);
+  return text.find_first_of("123456789") == std::string::npos && std::isfinite(x) ? text.substr(1)
+                                                                                  : text;
+}
+
 std::string short_time(double seconds) {
   const auto s = int64_t(std::llround(seconds));
   if (s < 60) return fmt::format("{} s", s);

@@ -42,10 +42,11 @@ class Runner {
   virtual std::unique_ptr<StreamState> open() = 0;  // nothing is read yet
   // Both go on from here; what one reads never changes the other.
   virtual std::unique_ptr<StreamState> fork(const StreamState& state) = 0;
-  virtual int64_t bytes(const StreamState& state) const = 0;
+  virtual int64_t bytes(const StreamState& state
+  ) const = 0;  // that its tokens fill, without free room
   // The most that a state takes after so many tokens.
   virtual int64_t bytes_after(int64_t tokens) const = 0;
-  // Memory of several states together; what they share counts once.
+  // Memory of several states together, with their free room; what they share counts once.
   virtual int64_t held_bytes(std::span<const StreamState* const> states) const;
 
   // A state as named tensors, and a state from them: what a file holds. Their names and shapes are the Runner's own; DataError if

@@ -50,7 +50,7 @@ std::vector<Bars> band_pictures(const Finding& f) {
       settings.push_back(b.setting);
       all.push_back(
           {fmt::format(
-               "{}, scale {}{}", f.claim, f.scale, b.setting.empty() ? "" : ": " + b.setting
+               "{}, {}{}", f.claim, scale_words(f), b.setting.empty() ? "" : ": " + b.setting
            ),
            {.label = "place in the band that the theory gives: 0 its middle, -1 and 1 its edges",
             .low = -1.5,

@@ -132,7 +132,7 @@ std::vector<Cell> score_row(const std::string& name, const TextScore& s) {
       {name},
       cell_interval(s.against->kl.mean, s.against->kl.half),
       cell(s.perplexity()),
-      {fmt::format("{:+.1f} %", 100 * std::expm1(s.nats.mean - s.against->nats))},
+      percent_change(std::expm1(s.nats.mean - s.against->nats)),
       {fmt::format("{:.1f} %", 100 * s.against->same_top), s.against->same_top}};
 }
 
@@ -141,7 +141,7 @@ Section score_section(const Certificate& c) {
       {"model",
        {"KL to the teacher", Better::lower},
        {"perplexity", Better::lower},
-       {"against the teacher's", Better::lower},
+       {"perplexity against the teacher's"},
        {"same top token", Better::higher}},
       {}};
   table.rows.push_back(score_row("converted", c.score));
@@ -149,7 +149,10 @@ Section score_section(const Certificate& c) {
   if (c.state_only)
     table.rows.push_back(score_row("its state only (window 1, no sinks)", *c.state_only));
   const std::string yardstick = paragraph(
-      "A yardstick: 4-bit quantisation of weights (Q4_K_M) costs a KL of about 0.03, 8 bits 0.0014."
+      "A yardstick: 4-bit quantisation of weights (Q4_K_M) costs a KL of about 0.03, 8 bits "
+      "0.0014. "
+      "The KL measures what was lost. A perplexity below the teacher's is no gain: the text is "
+      "foreign to the teacher, and a student that was trained on such text knows it better."
   );
   return {
       "What was lost",
@@ -204,6 +207,16 @@ std::string kept_words(const Certificate& c) {
                         : fmt::format("{} of {} layers softmax", c.kept.size(), c.layers);
 }
 
+// A perplexity below the teacher's is not read as a gain.
+std::string perplexity_words(const Certificate& c) {
+  const double change = 100 * c.perplexity_change();
+  const std::string text = fmt::format("perplexity {} %", signed_number(change, 1));
+  if (signed_number(change, 1)[0] != '-') return text;
+  return text + (c.training_tokens() > 0
+                     ? " (no gain: training taught the student this kind of text)"
+                     : " (no gain: this text is foreign to the teacher)");
+}
+
 std::string training_words(const Certificate& c) {
   const int64_t tokens = c.training_tokens();
   return tokens == 0 ? "without training"
@@ -215,16 +228,15 @@ std::string training_words(const Certificate& c) {
 std::string certificate_verdict(const Certificate& c) {
   const StateSize& s = c.states.back();
   const std::string lost = fmt::format(
-      "{} as {} with {}, {}: KL to the teacher {:.3f} nats, perplexity {:+.1f} %, "
-      "the same "
-      "most likely token at {:.1f} % of the positions. After {} tokens its state has {} instead of "
+      "{} as {} with {}, {}: KL to the teacher {:.3f} nats, {}, the same most likely token at "
+      "{:.1f} % of the positions. After {} tokens its state has {} instead of "
       "{}.",
       name_of(c.teacher),
       c.to,
       kept_words(c),
       training_words(c),
       c.score.against->kl.mean,
-      100 * c.perplexity_change(),
+      perplexity_words(c),
       100 * c.score.against->same_top,
       s.T,
       short_bytes(double(s.student)),

@@ -45,6 +45,20 @@ TEST(CertificatePage, SaysWhenTheWindowAloneIsBetter) {
   EXPECT_EQ(certificate_verdict(c).find("window alone"), std::string::npos);
 }
 
+TEST(CertificatePage, ALowerPerplexityIsNoGain) {
+  Certificate c = certificate();
+  c.score.nats.mean = c.score.against->nats + .1;
+  EXPECT_EQ(certificate_verdict(c).find("no gain"), std::string::npos);
+  c.score.nats.mean = c.score.against->nats - .2;
+  EXPECT_NE(
+      certificate_verdict(c).find("perplexity -18.1 % (no gain: this text is foreign"),
+      std::string::npos
+  ) << certificate_verdict(c);
+  c.steps = {{}};
+  c.steps[0].tokens = 10;
+  EXPECT_NE(certificate_verdict(c).find("(no gain: training taught"), std::string::npos);
+}
+
 TEST(CertificatePage, NoSoftmaxLayerIsSaid) {
   EXPECT_NE(
       html(certificate_page(certificate())).find("<dt>softmax layers</dt><dd><span>none</span>"),

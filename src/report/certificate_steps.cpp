@@ -6,6 +6,8 @@
 
 namespace horner {
 
+Cell percent_change(double x) { return {signed_number(100 * x, 1) + " %", x}; }
+
 // What training minimised, by tokens.
 Chart training_chart(const ConvertStep& step) {
   const bool align = step.name == "align";
@@ -25,7 +27,7 @@ Section steps_section(const Certificate& c) {
        {"tokens"},
        {"KL to the teacher", Better::lower},
        {"perplexity", Better::lower},
-       {"against the teacher's", Better::lower},
+       {"perplexity against the teacher's"},
        {"same top token", Better::higher},
        {"seconds", Better::lower}},
       {}};
@@ -36,7 +38,7 @@ Section steps_section(const Certificate& c) {
          {short_count(double(step.tokens)), double(step.tokens)},
          cell_interval(step.kl.mean, step.kl.half),
          cell(step.perplexity),
-         {fmt::format("{:+.1f} %", 100 * step.change), step.change},
+         percent_change(step.change),
          {fmt::format("{:.1f} %", 100 * step.same_top), step.same_top},
          {fmt::format("{:.0f}", step.seconds), step.seconds}}
     );

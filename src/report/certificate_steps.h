@@ -7,6 +7,7 @@
 namespace horner {
 
 Chart training_chart(const ConvertStep&);
+Cell percent_change(double x);  // of a perplexity to the teacher's
 Section steps_section(const Certificate&);
 
 }  // namespace horner

@@ -42,6 +42,10 @@ std::string our_number(const Claim& claim, const Finding& f) {
 
 }  // namespace
 
+std::string scale_words(const Finding& f) {
+  return f.scale == "gpu" ? "full scale" : "small scale";
+}
+
 bool less_is_better(const Finding& f) {
   return smaller_is_better(f.score.substr(f.score.find('/') + 1));
 }
@@ -177,7 +181,7 @@ Table survey_table(const Reproduction& r) {
   Table table{{"mixer"}, {}};
   std::vector<std::string> arms;
   for (const Finding& f : r.findings) {
-    table.head.push_back(f.claim + (f.scale == "gpu" ? "" : ", scale cpu"));
+    table.head.push_back(f.claim + (f.scale == "gpu" ? "" : ", " + scale_words(f)));
     for (const ArmScores& row : f.rows) {
       if (std::find(arms.begin(), arms.end(), row.arm) == arms.end()) arms.push_back(row.arm);
     }

@@ -18,6 +18,9 @@ std::string
 score(const Finding&, const ArmScores&);  // "0.94 ± 0.02", and of how many seeds there is none
 std::string measured(const Judgement&);   // the number, and why it decides nothing
 
+std::string
+scale_words(const Finding&);  // "small scale", that of a CPU, or "full scale", wherever it ran
+
 // The finding that stands for a claim: a decided one, else the one of scale gpu; null: there is none.
 const Finding* main_finding(const Reproduction&, const Claim&);
 

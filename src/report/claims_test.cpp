@@ -152,6 +152,23 @@ TEST(Claims, ArmsHaveTheColoursAndEquationsOfTheirMixers) {
   EXPECT_NE(text.find("accuracy on the test, higher is better"), std::string::npos);
 }
 
+TEST(Claims, TheTableOfClaimsIsFoldedBehindTheCharts) {
+  const Paper paper{"p", "1", "title", {claim("open"), claim("trained")}};
+  Finding f{"trained", "says", "here", "test/accuracy", "cpu"};
+  f.rows = {{"narrow", {.9, .8}}, {"wide", {.5, .4}}};
+  f.device = "NVIDIA H200";
+  Reproduction r{&paper, {f}};
+  r.add_missing();
+  const std::string text = page(r, "");
+  const size_t charts = text.find("<figure>"), table = text.find("<h2>Claims</h2>");
+  ASSERT_NE(table, std::string::npos);
+  EXPECT_LT(charts, table);
+  EXPECT_LT(charts, text.find("<h2>open, "));  // what has numbers comes first
+  EXPECT_LT(table, text.find("<summary>The verdict of each claim"));
+  EXPECT_NE(text.find("<h2>trained, small scale: "), std::string::npos);  // wherever it ran
+  EXPECT_EQ(text.find("scale cpu:"), std::string::npos);
+}
+
 TEST(Claims, NumbersWithABandAreDrawnInIt) {
   const Paper paper{"p", "1", "title", {claim("limit")}};
   Finding f{"limit", "says", "here", "value", "gpu"};
@@ -161,7 +178,7 @@ TEST(Claims, NumbersWithABandAreDrawnInIt) {
       {"sd 2: it falls like L^-1: in [-1.1, -0.9]", {-.8, .01, 1}, Verdict::does_not_hold}};
   const std::vector<Bars> pictures = band_pictures(f);
   ASSERT_EQ(pictures.size(), 2u);
-  EXPECT_EQ(pictures[0].title, "limit, scale gpu: sd 1");
+  EXPECT_EQ(pictures[0].title, "limit, full scale: sd 1");
   EXPECT_EQ(pictures[0].bars[0].name, "it falls like L⁻¹");
   EXPECT_NEAR(pictures[0].bars[0].value, 0, 1e-9);
   EXPECT_NEAR(pictures[1].bars[0].value, 1.5, 1e-9);  // beyond the edge: at the end of the axis

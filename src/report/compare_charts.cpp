@@ -134,10 +134,9 @@ Bars difference_bars(const CompareResult& r) {
         bar.high = d.seeds.high();
       }
       const bool better = (d.seeds.mean < 0) == r.smaller;
-      const double shown = std::abs(d.seeds.mean) < 5e-4 ? 0 : d.seeds.mean;  // not -0.000
       bar.text = fmt::format(
-          "{:+.3f}, {}",
-          shown,
+          "{}, {}",
+          signed_number(d.seeds.mean, 3),
           !d.shown() ? "none shown"
           : better   ? "better"
                      : "worse"

@@ -1,11 +1,12 @@
 #include "report/compare_page.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "report/compare_charts.h"
 #include "report/compare_sections.h"
+#include "report/compare_table.h"
 #include "report/task_example.h"
 
 namespace horner {
@@ -21,11 +22,8 @@ std::string task_text(const CompareResult& r) {
     if (type.paper != "own") text += fmt::format(" From arXiv:{}.", type.paper);
     if (trained_length(r) > 0) text += fmt::format(" Examples of {} tokens.", trained_length(r));
     text += fmt::format(" The score is {}; {}.", r.metric, better_words(better_of(r)));
-    std::vector<std::string> rules;
-    for (const Baseline& b : r.baselines)
-      rules.push_back(fmt::format("{} {:.3g} ({})", b.name, b.score, b.meaning));
-    if (!rules.empty()) text += fmt::format(" Without learning: {}.", fmt::join(rules, ", "));
-    return text;
+    const std::string rules = baselines_text(r);
+    return rules.empty() ? text : text + " " + rules;
   }
   return "";
 }

@@ -93,15 +93,31 @@ TEST(ComparePage, CrossoversInWords) {
   r.rows[1].memory_crossover = 0;
   const auto faster = [&](const Crossover& c) {
     r.rows[1].time_crossover = c;
-    return compare_table(r).rows[1][9];
+    return compare_table(r).rows[1][5];
   };
-  EXPECT_EQ(compare_table(r).rows[0][8], "-");  // softmax is not compared with itself
-  EXPECT_EQ(compare_table(r).rows[0][9], "-");
-  EXPECT_EQ(compare_table(r).rows[1][8], "always");
+  EXPECT_EQ(compare_table(r).rows[0][4], "-");  // softmax is not compared with itself
+  EXPECT_EQ(compare_table(r).rows[0][5], "-");
+  EXPECT_EQ(compare_table(r).rows[1][4], "always");
   EXPECT_EQ(faster({Kind::between, 512, 2048}), "512 .. 2048");
   EXPECT_EQ(faster({Kind::between, 0, 2048}), "at most 2048");
   EXPECT_EQ(faster({Kind::not_resolved}), "not resolved");
   EXPECT_EQ(faster({Kind::never}), "never");
+}
+
+TEST(ComparePage, OneNumberHasOneSign) {
+  CompareResult r = one_seed("accuracy", false);
+  r.baselines = {{"chance", .1, "any"}};
+  for (const double x : {1e-9, -1e-9}) {
+    r.differences[0].seeds = t_interval({x, x, x});
+    r.differences[0].examples = {x, -1e-6, 1e-6, 10, 10};
+    for (const std::string& text :
+         {html(compare_page(r)), svg(difference_bars(r)), compare_text(r, 0)}) {
+      EXPECT_EQ(text.find("-0.000"), std::string::npos) << text;
+      EXPECT_EQ(text.find("+0.000"), std::string::npos) << text;
+    }
+  }
+  const std::string text = compare_text(r, 80);  // the rule is a line of its own, not a row
+  EXPECT_NE(text.find("Without learning: chance 0.1 (any)."), std::string::npos) << text;
 }
 
 TEST(ComparePage, VerdictHasItsColour) {

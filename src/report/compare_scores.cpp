@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/number.h"
 #include "report/compare_charts.h"
 #include "report/compare_sections.h"
 #include "report/compare_table.h"
@@ -13,6 +14,13 @@
 namespace horner {
 
 Cell interval_cell(const Interval& interval) { return cell_interval(interval.mean, interval.half); }
+
+// A difference has its sign: +0.0100 ± 0.0020.
+Cell difference_cell(const Interval& interval) {
+  Cell cell = interval_cell(interval);
+  if (interval.mean > 0 && signed_number(interval.mean, 4)[0] == '+') cell.text = "+" + cell.text;
+  return cell;
+}
 
 Cell whole_cell(int64_t x) { return {std::to_string(x), double(x)}; }
 
@@ -103,9 +111,12 @@ Section difference_section(const CompareResult& r) {
       if (d.a != r.rows[i].mixer) continue;
       table.rows.push_back(
           {mixer_cell(r, i),
-           interval_cell(d.seeds),
+           difference_cell(d.seeds),
            whole_cell(d.seeds.n),
-           {fmt::format("{:+.4f} .. {:+.4f}", d.examples.low, d.examples.high), d.examples.mean},
+           {fmt::format(
+                "{} .. {}", signed_number(d.examples.low, 4), signed_number(d.examples.high, 4)
+            ),
+            d.examples.mean},
            whole_cell(d.examples.n),
            verdict_cell(r, d)}
       );

@@ -17,6 +17,7 @@ Section maps_section(const CompareResult&);
 Cell verdict_cell(const CompareResult&, const Difference&);  // better, worse, no difference shown
 Cell mixer_cell(const CompareResult&, size_t row);           // its name and colour
 Cell interval_cell(const Interval&);
+Cell difference_cell(const Interval&);
 Cell whole_cell(int64_t x);
 Cell lr_cell(double lr);
 

@@ -1,10 +1,11 @@
 #include "report/compare_table.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
 #include "core/number.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
@@ -13,8 +14,8 @@ std::string difference_text(const CompareResult& r, const std::string& mixer) {
   if (mixer == r.reference) return "reference";
   for (const Difference& d : r.differences) {
     if (d.a != mixer) continue;
-    std::string text = fmt::format("{:+.3f}", d.seeds.mean);
-    if (std::isfinite(d.seeds.half)) text += fmt::format(" +- {:.3f}", d.seeds.half);
+    std::string text = signed_number(d.seeds.mean, 3);
+    if (std::isfinite(d.seeds.half)) text += fmt::format(" ± {:.3f}", d.seeds.half);
     return d.shown() ? text : text + " none shown";
   }
   return "-";
@@ -67,12 +68,12 @@ Table compare_table(const CompareResult& r) {
        r.metric,
        "difference",
        "state",
+       "smaller from T",
+       "faster from T",
        "parameters",
        "lr",
        "train tok/s",
-       "decode tok/s",
-       "smaller from T",
-       "faster from T"},
+       "decode tok/s"},
       {}};
   for (const CompareRow& row : r.rows) {
     const bool ran = row.score.n > 0;
@@ -82,19 +83,31 @@ Table compare_table(const CompareResult& r) {
          ran ? fmt::format("{:.3f}", row.score.mean) : "failed",
          difference_text(r, row.mixer),
          ran ? short_bytes(double(row.state_bytes)) : "-",
+         crossover_text(row.memory_crossover),
+         crossover_text(row.time_crossover),
          ran ? std::to_string(row.parameters) : "-",
          ran ? fmt::format("{:g}", row.lr) : "-",
          ran ? flops_text(row.train_speed) : "-",
-         speed > 0 ? flops_text(speed) : "-",
-         crossover_text(row.memory_crossover),
-         crossover_text(row.time_crossover)}
+         speed > 0 ? flops_text(speed) : "-"}
     );
   }
-  for (const Baseline& b : r.baselines)
-    table.rows.push_back(
-        {b.name, fmt::format("{:.3f}", b.score), b.meaning, "", "", "", "", "", "", ""}
-    );
   return table;
+}
+
+std::string baselines_text(const CompareResult& r) {
+  std::vector<std::string> rules;
+  for (const Baseline& b : r.baselines)
+    rules.push_back(fmt::format("{} {:.3g} ({})", b.name, b.score, b.meaning));
+  return rules.empty() ? "" : fmt::format("Without learning: {}.", fmt::join(rules, ", "));
+}
+
+std::string compare_text(const CompareResult& r, size_t width) {
+  std::string text = compare_table(r).text(width) + "\n";
+  if (const std::string rules = baselines_text(r); !rules.empty())
+    text += wrapped(rules, width) + "\n\n";
+  text += wrapped(r.verdict, width) + "\n";
+  for (const std::string& warning : r.warnings) text += wrapped("Note: " + warning, width) + "\n";
+  return text;
 }
 
 std::string compare_csv(const CompareResult& r) {

@@ -7,6 +7,11 @@
 namespace horner {
 
 Table compare_table(const CompareResult&);
+std::string
+baselines_text(const CompareResult&);  // what simple rules score, in a sentence; empty: none is known
+std::string compare_text(
+    const CompareResult&, size_t width
+);  // table, verdict and notes; width: as of Table::text
 std::string compare_csv(const CompareResult&);  // one line a run
 
 // Numbers as table and page show them.

@@ -111,7 +111,8 @@ std::string demo_verdict(const DemoResult& r) {
   for (const DemoMixer& m : r.mixers) {
     const DemoSpeed& last = m.speeds.back();
     text += fmt::format(
-        "{}{}: loss {:.3f} nats per byte, after {} tokens {} of state and {} tok/s.",
+        "{}{} has a loss of {:.3f} nats per byte (less is better). After {} tokens it keeps {} and "
+        "writes {} tokens/s.",
         text.empty() ? "" : " ",
         m.mixer,
         m.result.valid.value("loss"),

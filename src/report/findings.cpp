@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
@@ -12,7 +13,9 @@
 #include "report/bands.h"
 #include "report/claims.h"
 #include "report/html.h"
+#include "report/rich_text.h"
 #include "report/table.h"
+#include "report/terminal.h"
 #include "train/evaluate.h"
 
 namespace horner {
@@ -87,7 +90,11 @@ Table summary(const Reproduction& r) {
     std::string why = fmt::format("{}", fmt::join(missed, "; "));
     if (f.verdict == Verdict::untested) why = f.reason;
     if (!f.confirmed.empty()) why += (why.empty() ? "" : "; ") + f.confirmed;
-    table.rows.push_back({f.claim, f.scale, std::string(words(f.verdict)), why.empty() ? "-" : why}
+    table.rows.push_back(
+        {f.claim,
+         f.scale == "gpu" ? "full" : "small",
+         std::string(words(f.verdict)),
+         why.empty() ? "-" : why}
     );
   }
   return table;
@@ -102,14 +109,17 @@ constexpr const char* kReading =
     "higher accuracy, a lower loss). A verdict is wrong with a probability of at most 5 %. When "
     "seeds were added until the claim was decided, the intervals are wider, so that this stays "
     "true. A claim holds when every expectation holds. \"Not shown\": an interval covers both "
-    "sides. \"Untested\": there was no fair test yet; the reason stands beside it.";
+    "sides. \"Untested\": there was no fair test yet; the reason stands beside it. Small scale "
+    "(`--scale cpu`) is sized for a CPU, full scale (`--scale gpu`) for a GPU; the device that it "
+    "ran "
+    "on stands beside the numbers.";
 
 bool one_unit(const Finding& f) { return f.score != "value"; }
 
 Bars bars(const Reproduction& r, const Finding& f) {
   const std::string better = better_words(better_of(r, f));
   Bars picture{
-      fmt::format("{}, scale {}: {}", f.claim, f.scale, score_label(f)),
+      fmt::format("{}, {}: {}", f.claim, scale_words(f), score_label(f)),
       {score_label(f) + (better.empty() ? "; neither more nor less is better" : ", " + better)}};
   for (const ArmScores& row : f.rows) {
     if (row.known().empty()) continue;
@@ -210,7 +220,7 @@ std::string numbers(const Reproduction& r, const Finding& f) {
 }
 
 std::string title(const Finding& f) {
-  return fmt::format("{}, scale {}: {}", f.claim, f.scale, words(f.verdict));
+  return fmt::format("{}, {}: {}", f.claim, scale_words(f), words(f.verdict));
 }
 
 // `quote`: around the command.
@@ -227,22 +237,41 @@ std::string where(const Finding& f, const char* quote) {
   );
 }
 
+// Decided claims first, then what has numbers, then the rest.
+int rank(const Finding& f) { return f.rows.empty() ? 2 : f.verdict == Verdict::untested ? 1 : 0; }
+
+// What the paper says, and what is done here.
+std::string claim(const Finding& f) {
+  std::string text =
+      paragraph("The paper: " + f.says + ".") + paragraph("Here: " + f.setting + ".");
+  if (f.reason.empty()) return text;
+  std::string reason = fmt::format("{}: {}.", words(f.verdict), f.reason);
+  reason[0] = char(std::toupper(static_cast<unsigned char>(reason[0])));
+  return text + paragraph(reason);
+}
+
+// Its numbers and where they come from. Those that decide nothing open on a click.
+std::string evidence(const Reproduction& r, const Finding& f) {
+  if (f.rows.empty()) return numbers(r, f);
+  const std::string all = numbers(r, f) + "<p class=\"where\">" + rich(where(f, "`")) + ".</p>\n";
+  return f.verdict == Verdict::untested ? folded("Its numbers, which decide nothing", all) : all;
+}
+
 }  // namespace
 
-std::string text(const Reproduction& r) {
-  std::string all = heading(r) + "\n";
+std::string text(const Reproduction& r, size_t width) {
+  const auto line = [&](size_t indent, const std::string& words) {
+    return wrapped(std::string(indent, ' ') + words, width, 4) + "\n";
+  };
+  std::string all = line(0, heading(r));
   for (const Finding& f : r.findings) {
-    all += fmt::format(
-        "\n{}.\n  says: {}.\n  here: {}.\n{}\n{}\n{}",
-        title(f),
-        f.says,
-        f.setting,
-        f.reason.empty() ? "" : fmt::format("  {}: {}.\n", words(f.verdict), f.reason),
-        dense(arms(f)).text(),
-        f.judgements.empty() ? "" : expectations(f).text()
-    );
+    all += "\n" + line(0, title(f) + ".") + line(2, "says: " + f.says + ".") +
+           line(2, "here: " + f.setting + ".");
+    if (!f.reason.empty()) all += line(2, fmt::format("{}: {}.", words(f.verdict), f.reason));
+    all += "\n" + dense(arms(f)).text(width) + "\n";
+    if (!f.judgements.empty()) all += expectations(f).text(width);
   }
-  return all + "\n" + summary(r).text();
+  return all + "\n" + summary(r).text(width);
 }
 
 std::string markdown(const Reproduction& r) {
@@ -287,24 +316,29 @@ std::string picture(const Reproduction& r) {
 std::string page(const Reproduction& r, const std::string& command) {
   Page page{heading(r)};
   std::map<Verdict, size_t> count;
-  page.sections.push_back({"Claims", paragraph(kReading) + sortable(cells(summary(r)))});
   if (const Table mixers = survey_table(r); r.paper->survey && !mixers.rows.empty())
     page.sections.push_back({"Every mixer", sortable(cells(mixers))});
+  std::vector<const Finding*> findings;  // those with numbers first
+  for (const Finding& f : r.findings) findings.push_back(&f);
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding* a, const Finding* b) {
+    return rank(*a) < rank(*b);
+  });
   std::set<std::string> tasks;  // each is drawn once
-  for (const Finding& f : r.findings) {
-    ++count[f.verdict];
-    const std::string task = arm_task(r, f);
+  for (const Finding* f : findings) {
+    ++count[f->verdict];
+    const std::string task = arm_task(r, *f);
     page.sections.push_back(
-        {title(f),
-         paragraph("The paper: " + f.says + ".") +
-             paragraph(
-                 fmt::format("Here: {}. {}", f.setting, f.rows.empty() ? "" : where(f, "") + ".")
-             ) +
-             (f.reason.empty() ? "" : paragraph(fmt::format("{}: {}.", words(f.verdict), f.reason))
-             ) +
-             (tasks.insert(task).second ? task : "") + numbers(r, f)}
+        {title(*f), (tasks.insert(task).second ? claim(*f) + task : claim(*f)) + evidence(r, *f)}
     );
   }
+  page.sections.push_back(
+      {"Claims",
+       (r.paper->survey ? "" : paragraph(kReading)) +
+           folded(
+               fmt::format("The verdict of each claim ({})", r.findings.size()),
+               sortable(cells(summary(r)))
+           )}
+  );
   page.verdict = sentence(r);
   page.tone = count[Verdict::does_not_hold] > 0                          ? Tone::bad
               : count[Verdict::not_shown] + count[Verdict::untested] > 0 ? Tone::open

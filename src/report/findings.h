@@ -6,9 +6,9 @@
 
 namespace horner {
 
-std::string text(const Reproduction&);      // for a terminal
-std::string markdown(const Reproduction&);  // for docs/results
-std::string picture(const Reproduction&);   // an SVG file: arms with their intervals; empty: none
+std::string text(const Reproduction&, size_t width);  // for a terminal of that width; 0: any
+std::string markdown(const Reproduction&);            // for docs/results
+std::string picture(const Reproduction&);  // an SVG file: arms with their intervals; empty: none
 std::string page(const Reproduction&, const std::string& command);  // HTML
 
 }  // namespace horner

@@ -54,9 +54,17 @@ bool stacks(const SortTable& table) {
   });
 }
 
+// A number stays with its interval on a narrow screen.
+std::string unbroken(std::string text) {
+  for (size_t at = 0; (at = text.find(" ± ", at)) != std::string::npos;)
+    text.replace(at, std::string_view(" ± ").size(), "\u00a0±\u00a0");
+  return text;
+}
+
 // `column`: the name of its column, where the table stacks.
 std::string body_cell(const Cell& cell, bool number, const std::string& column) {
   std::string kind = number ? "number" : cell.colour != -1 ? "mixer" : is_long(cell) ? "long" : "";
+  if (cell.text == "-" && kind.empty()) kind = "none";
   if (cell.tone != Tone::plain)
     kind += std::string(kind.empty() ? "" : " ") + tone_class(cell.tone);
   const std::string key =
@@ -70,7 +78,7 @@ std::string body_cell(const Cell& cell, bool number, const std::string& column) 
       key,
       column.empty() ? "" : fmt::format(R"( data-column="{}")", escape(column)),
       dot,
-      rich(cell.text),
+      unbroken(rich(cell.text)),
       cell.note.empty() ? "" : "<small>" + rich(cell.note) + "</small>"
   );
 }
@@ -213,8 +221,9 @@ Cell cell_bytes(double x) {
 
 Cell cell_interval(double mean, double half) {
   if (std::isnan(mean)) return {"-"};
-  if (!std::isfinite(half)) return {fmt::format("{:.4f}", mean), mean};
-  return {fmt::format("{:.4f} \u00b1 {:.4f}", mean, half), mean};
+  const std::string text = mean < 0 ? signed_number(mean, 4) : fmt::format("{:.4f}", mean);
+  if (!std::isfinite(half)) return {text, mean};
+  return {fmt::format("{} \u00b1 {:.4f}", text, half), mean};
 }
 
 std::string html(const Page& page) {

@@ -24,6 +24,8 @@ TEST(Html, TableKeepsNumbersToSortBy) {
       text.find("<td>gla</td><td class=\"number\" data-n=\"16384\">16 KiB</td>"), std::string::npos
   );
   EXPECT_EQ(cell_interval(.5, .25).text, "0.5000 ± 0.2500");
+  EXPECT_EQ(cell_interval(-.5, .25).text, "-0.5000 ± 0.2500");
+  EXPECT_EQ(cell_interval(-1e-9, 0).text, "0.0000 ± 0.0000");
 }
 
 // On a phone a table with sentences has a line per cell, after the name of its column.

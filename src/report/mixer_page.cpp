@@ -122,7 +122,7 @@ std::string mixer_page(const MixerType& type, const Explanation& e) {
       "Written by `{11}`.\n",
       type.name,
       type.use,
-      display(std::string(type.equation)),
+      display(e.equation),
       paper_link(type.paper),
       op_inside(e),
       cost(type).markdown(),

@@ -22,6 +22,12 @@ size_t arxiv_number(std::string_view text, size_t from) {
   return rest == 4 || rest == 5 ? 5 + rest : 0;
 }
 
+// Whether a line may end here, inside of "taylor:order=4,norm=l2".
+bool may_break(std::string_view text, size_t i) {
+  return (text[i] == ':' || text[i] == ',') && i + 1 < text.size() && text[i + 1] >= 'a' &&
+         text[i + 1] <= 'z';
+}
+
 // Without the powers, which are raised already.
 std::string linked(const std::string& text) {
   std::string out;
@@ -31,7 +37,8 @@ std::string linked(const std::string& text) {
       out += fmt::format(R"(<a href="https://arxiv.org/abs/{0}">arXiv:{0}</a>)", number);
       i += 6 + n;
     } else {
-      out += text[i++];
+      out += text[i];
+      if (may_break(text, i++)) out += "<wbr>";
     }
   }
   return out;

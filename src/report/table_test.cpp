@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "core/number.h"
 #include "report/terminal.h"
 
@@ -14,6 +16,12 @@ TEST(Table, BytesAsPeopleReadThem) {
   EXPECT_EQ(short_bytes(20.5 * 1024 * 1024), "20.5 MiB");
   EXPECT_EQ(short_bytes(999.0 * 1024 * 1024), "999 MiB");
   EXPECT_EQ(short_bytes(1280.0 * 1024 * 1024), "1.25 GiB");
+}
+
+TEST(Table, WhatRoundsToZeroHasNoSign) {
+  EXPECT_EQ(signed_number(0.25, 2), "+0.25");
+  EXPECT_EQ(signed_number(-0.25, 2), "-0.25");
+  for (const double x : {0.0, -0.0, 4e-4, -4e-4}) EXPECT_EQ(signed_number(x, 3), "0.000");
 }
 
 TEST(Table, FitsATerminal) {
@@ -36,10 +44,68 @@ TEST(Table, FitsATerminal) {
   EXPECT_EQ(table.text(1000), table.text());
 }
 
+// Ten columns on a terminal of 80: two tables with whole words, not one with parts of words.
+TEST(Table, WhatDoesNotFitFollowsInATableOfItsOwn) {
+  const Table table{
+      {"mixer",
+       "accuracy",
+       "difference",
+       "state",
+       "smaller from T",
+       "faster from T",
+       "parameters",
+       "lr",
+       "train tok/s",
+       "decode tok/s"},
+      {{"softmax:position.kind=none",
+        "0.999",
+        "reference",
+        "64.53 KiB",
+        "-",
+        "-",
+        "49408",
+        "0.005",
+        "12.3 k",
+        "820"},
+       {"taylor:order=2,position.kind=none",
+        "0.998",
+        "-0.001 ± 0.003 none shown",
+        "41.14 KiB",
+        "82",
+        "not resolved",
+        "49408",
+        "0.005",
+        "12.3 k",
+        "820"}}};
+  const std::string text = table.text(80);
+  std::istringstream lines(text);
+  for (std::string one; std::getline(lines, one);) EXPECT_LE(columns_of(one), 80u) << text;
+  for (const char* whole :
+       {"accuracy",
+        "-0.001 ± 0.003",
+        "none shown",
+        "64.53 KiB",
+        "not resolved",
+        "position.kind=none",
+        "order=2,",
+        "parameters",
+        "train tok/s",
+        "decode tok/s"})
+    EXPECT_NE(text.find(whole), std::string::npos) << whole << "\n" << text;
+  const size_t second = text.find("\n\nmixer ");
+  ASSERT_NE(second, std::string::npos) << text;
+  EXPECT_NE(text.find("position.kind=none", second), std::string::npos);
+  EXPECT_EQ(table.text(200).find("\n\n"), std::string::npos);
+}
+
 TEST(Table, LinesOfAWidth) {
   using Lines = std::vector<std::string>;
   EXPECT_EQ(wrapped_lines("one two three", 7), (Lines{"one two", "three"}));
   EXPECT_EQ(wrapped_lines("order=4,norm=l2", 9), (Lines{"order=4,", "norm=l2"}));
+  EXPECT_EQ(wrapped_lines("softmax:norm=none", 9), (Lines{"softmax:", "norm=none"}));
+  EXPECT_EQ(
+      wrapped_lines("about -0.1 ± 0.2 or 4 .. 8", 11), (Lines{"about", "-0.1 ± 0.2", "or 4 .. 8"})
+  );
   EXPECT_EQ(wrapped_lines("abcdefgh", 3), (Lines{"abc", "def", "gh"}));
   EXPECT_EQ(wrapped_lines("\u00b1\u00b1\u00b1", 2), (Lines{"\u00b1\u00b1", "\u00b1"}));
   EXPECT_EQ(wrapped_lines("", 3), (Lines{""}));

@@ -34,6 +34,10 @@ std::string clipped(const std::string& text, size_t columns) {
 
 std::string fitted(const Table& table) { return table.text(terminal_width(STDOUT_FILENO)); }
 
+std::string fitted(const std::string& paragraph) {
+  return wrapped(paragraph, terminal_width(STDOUT_FILENO));
+}
+
 std::string wrapped(const std::string& text, size_t columns) {
   if (columns == 0) return text;
   std::string all;

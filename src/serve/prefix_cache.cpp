@@ -55,7 +55,8 @@ void PrefixCache::add(std::span<const int32_t> tokens, std::unique_ptr<StreamSta
     entries_.splice(entries_.begin(), entries_, known);
     return;
   }
-  const int64_t bytes = runner_.bytes(*state) + int64_t(tokens.size_bytes());
+  const StreamState* const one[] = {state.get()};
+  const int64_t bytes = runner_.held_bytes(one) + int64_t(tokens.size_bytes());
   entries_.push_front({{tokens.begin(), tokens.end()}, hash, std::move(state), bytes});
   places_.emplace(hash, entries_.begin());
   sum_ += bytes;

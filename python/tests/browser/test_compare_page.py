@@ -5,10 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from chromium import Browser
 
 PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
 
 
@@ -110,6 +112,51 @@ def test_one_colour_per_mixer(browser: Browser, page: Path) -> None:
             f".concat([...document.querySelectorAll('tr[data-key={mixer}] .swatch')]"
             ".map(s => getComputedStyle(s).backgroundColor)))]")
         assert len(colours) == 1, (mixer, colours)
+
+
+def test_tints_differ(browser: Browser, tmp_path: Path) -> None:
+    """The second and third setting of a mixer can be told from the first and from the ground, light and dark."""
+    def linear(colour: list[float]) -> torch.Tensor:
+        return torch.tensor([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour])
+
+    def contrast(a: list[float], b: list[float]) -> float:
+        low, high = sorted(float(linear(c) @ torch.tensor([0.2126, 0.7152, 0.0722])) for c in (a, b))
+        return (high + 0.05) / (low + 0.05)
+
+    def distance(a: list[float], b: list[float]) -> float:  # in Oklab
+        to_cones = torch.tensor([[.4122215, .5363325, .0514460], [.2119035, .6806996, .1073970], [.0883025, .2817188, .6299787]])
+        to_lab = torch.tensor([[.2104543, .7936178, -.0040720], [1.9779985, -2.4285922, .4505937], [.0259040, .7827718, -.8086758]])
+        first, second = (to_lab @ (to_cones @ linear(c)) ** (1 / 3) for c in (a, b))
+        return float((first - second).norm())
+
+    style = "".join((ROOT / f"src/report/{name}.css").read_text() for name in ("picture", "page"))
+    dots = "".join(f"<i class='swatch s{slot}{tint}'></i>" for slot in range(24) for tint in ("", " t1", " t2"))
+    (tmp_path / "tints.html").write_text(f"<style>{style}</style>{dots}")
+    read = """[...document.querySelectorAll('i')].concat([document.body]).map(e => {
+        const c = document.createElement('canvas').getContext('2d'); c.fillStyle = getComputedStyle(e).backgroundColor;
+        c.fillRect(0, 0, 1, 1); return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3).map(x => x / 255); })"""
+    for scheme in ("light", "dark"):
+        browser.media(scheme)
+        browser.open(tmp_path / "tints.html")
+        *colours, ground = browser.run(read)
+        for slot in range(24):
+            plain, first, second = colours[3 * slot:3 * slot + 3]
+            assert all(contrast(one, ground) >= 3 for one in (plain, first, second)), (scheme, slot)
+            assert min(distance(plain, first), distance(first, second)) >= 0.055, (scheme, slot)
+    browser.media("light")
+
+
+def test_long_names_leave_room_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """A name with settings is broken after its colon and commas, so that the score beside it is seen."""
+    subprocess.run(
+        [PROGRAM, "compare", "softmax:position.kind=none", "taylor:order=2,position.kind=none", "--task",
+         "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps", "2", "--eval.examples", "8", "--seeds", "2",
+         "--speed_lengths", "16", "--device", "cpu", "--out", tmp_path], check=True, capture_output=True)
+    browser.size(390, 800, True)
+    browser.open(tmp_path / "report.html")
+    assert browser.run("""[...document.querySelectorAll('table.sorts')].filter(t => t.querySelector('td.mixer')).every(
+        t => t.rows[1].cells[1].getBoundingClientRect().right <= innerWidth)""")
+    browser.size(1100, 800)
 
 
 def test_charts_fit_the_screen(browser: Browser, page: Path) -> None:

@@ -27,11 +27,13 @@ def test_no_problem_in_any_mode(browser: Browser, page: Path) -> None:
         assert browser.run("document.documentElement.scrollWidth <= innerWidth + 1") or kind == "print"
 
 
-def test_verdict_first_then_every_claim(browser: Browser, page: Path) -> None:
+def test_verdict_first_and_every_claim_last(browser: Browser, page: Path) -> None:
     browser.open(page)
     assert "Holds: 1 (conditions)" in browser.run("document.querySelector('.verdict').innerText")
-    tables = browser.run("[...document.querySelectorAll('table.sorts')].map(t => t.innerText)")
-    assert len(tables) >= 3 and "conditions" in tables[0] and "holds" in tables[0]
+    tables = browser.run("[...document.querySelectorAll('table.sorts')].map(t => t.textContent)")
+    assert len(tables) >= 3 and "conditions" in tables[-1] and "holds" in tables[-1]
+    assert browser.run("[...document.querySelectorAll('h2')].at(-1).textContent") == "Claims"
+    assert browser.run("[...document.querySelectorAll('details')].at(-1).open") is False
 
 
 def test_arms_sort_by_number(browser: Browser, page: Path) -> None:
@@ -39,7 +41,7 @@ def test_arms_sort_by_number(browser: Browser, page: Path) -> None:
     browser.open(page)
     buttons = browser.run("[...document.querySelectorAll('th button')].map(b => b.textContent)")
     browser.click("th button", buttons.index("value"))
-    values = browser.run("[...document.querySelectorAll('table.sorts')[1].tBodies[0].rows]"
+    values = browser.run("[...document.querySelectorAll('table.sorts')[0].tBodies[0].rows]"
                          ".map(row => Number(row.cells[1].textContent))")
     assert values == sorted(values) and values[0] == 0 and values[-1] == 3
 

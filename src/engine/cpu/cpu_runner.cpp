@@ -38,8 +38,10 @@ class CpuRunner : public Runner {
   }
 
   int64_t bytes(const StreamState& state) const override {
-    const StreamState* const one[] = {&state};
-    return held_bytes(one);
+    const CacheShape& shape = decoder_->shape();
+    const Pages& stream = pages_of(state);
+    return stream.length() * shape.token_bytes() +
+           (stream.state() != nullptr ? shape.state_bytes : 0);
   }
   int64_t bytes_after(int64_t tokens) const override {
     const CacheShape& shape = decoder_->shape();

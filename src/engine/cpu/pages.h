@@ -30,6 +30,7 @@ struct CacheShape {
   int64_t state_bytes = 0;
 
   int64_t page_bytes() const { return numbers * (wide ? 4 : 2); }
+  int64_t token_bytes() const { return page_bytes() / kPage; }
 
   void add(int64_t G, int64_t K, int64_t V);  // G = 0: a layer without pages
 };

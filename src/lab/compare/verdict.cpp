@@ -16,8 +16,6 @@ const CompareRow* find_row(const CompareResult& r, const std::string& mixer) {
   return nullptr;
 }
 
-std::string signed_number(double x) { return fmt::format("{:+.3f}", x == 0 ? 0.0 : x); }
-
 // "one seed", "3 paired seeds", "2 of 3 paired seeds (the others did not finish)".
 std::string seeds_of(const CompareResult& r, const CompareRow& reference) {
   const auto finished = int64_t(reference.seeds.size());
@@ -30,12 +28,13 @@ std::string seeds_of(const CompareResult& r, const CompareRow& reference) {
 
 // "-0.58 ± 0.07"; with one seed the bootstrap's interval.
 std::string amount(const Difference& d) {
-  if (d.seeds.n >= 2) return fmt::format("{} ± {:.3f}", signed_number(d.seeds.mean), d.seeds.half);
+  if (d.seeds.n >= 2)
+    return fmt::format("{} ± {:.3f}", signed_number(d.seeds.mean, 3), d.seeds.half);
   return fmt::format(
       "{}, {} .. {} over test examples",
-      signed_number(d.seeds.mean),
-      signed_number(d.examples.low),
-      signed_number(d.examples.high)
+      signed_number(d.seeds.mean, 3),
+      signed_number(d.examples.low, 3),
+      signed_number(d.examples.high, 3)
   );
 }
 
@@ -177,10 +176,10 @@ std::vector<std::string> warnings(const CompareResult& r) {
   for (const CompareRow& row : r.rows) {
     if (std::abs(row.budget_mismatch) > 0.01)
       list.push_back(fmt::format(
-          "{}: {} differs by {:+.1f} % from that of {}; no setting was nearer.",
+          "{}: {} differs by {} % from that of {}; no setting was nearer.",
           row.settings,
           r.options.iso,
-          100 * row.budget_mismatch,
+          signed_number(100 * row.budget_mismatch, 1),
           r.options.mixers[0]
       ));
   }

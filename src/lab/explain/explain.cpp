@@ -131,9 +131,11 @@ Explanation explain(const std::string& mixer, const ExplainOptions& given) {
   at::manual_seed(uint64_t(o.seed));
   if (!o.checkpoint.empty()) return explain_checkpoint(o);
   const MixerSpec spec = MixerSpec::parse(mixer);
-  return explain_mixer(
+  Explanation e = explain_mixer(
       *make_mixer(spec, o.D), find_mixer(spec.name), at::randn({1, o.T, o.D}, at::kDouble)
   );
+  e.mixer = mixer;  // with the settings that were asked for
+  return e;
 }
 
 Json Explanation::json() const {

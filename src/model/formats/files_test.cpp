@@ -163,6 +163,13 @@ TEST(FormatFiles, MistakesAreNamed) {
       thrown<DataError>([&] { open_model(folder.path); }),
       folder.path + ": has no model.safetensors and no index of shards"
   );
+  const std::string inside = folder.path + "/runs/b";
+  fs::create_directories(inside + "/checkpoints");
+  fs::rename(folder.path + "/config.json", inside + "/config.json");
+  EXPECT_EQ(  // a folder of `horner demo` has its models inside
+      thrown<DataError>([&] { open_model(folder.path); }),
+      folder.path + ": has no config.json, and not one GGUF file; name a model inside it: " + inside
+  );
   EXPECT_EQ(
       thrown<DataError>([] { open_model("no/such"); }),
       "no/such: is no folder, no file and no model of `horner get` (smollm2-135m, minilm)"

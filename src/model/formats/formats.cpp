@@ -1,6 +1,7 @@
 #include "model/formats/formats.h"
 
 #include <ATen/Functions.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -26,6 +27,28 @@ std::string gguf_in(const std::string& folder) {
     if (entry.path().extension() == ".gguf") files.push_back(entry.path());
   }
   return files.size() == 1 ? files[0] : "";
+}
+
+// Where a folder of `horner demo`, `compare` or several runs was named: the runs and models inside, at most four of them.
+std::string models_below(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const std::string& place : {folder, folder + "/runs"}) {
+    for (const auto& entry : fs::directory_iterator(place, error)) {
+      const fs::path& path = entry.path();
+      if (fs::is_directory(path / "checkpoints") || fs::exists(path / "model.safetensors"))
+        found.push_back(path);
+    }
+  }
+  if (found.empty()) return "";
+  std::sort(found.begin(), found.end());
+  const size_t more = found.size() - std::min<size_t>(4, found.size());
+  found.resize(found.size() - more);
+  return fmt::format(
+      "; name a model inside it: {}{}",
+      fmt::join(found, ", "),
+      more > 0 ? fmt::format(" or {} more", more) : ""
+  );
 }
 
 bool has_tokenizer(const fs::path& folder) {
@@ -81,7 +104,10 @@ LoadedModel open_model(const std::string& model, const OpenOptions& options) {
   const std::string folder = model_folder(path), config = folder + "/config.json";
   if (!fs::exists(config)) {
     const std::string file = gguf_in(folder);
-    if (file.empty()) throw DataError("{}: has no config.json, and not one GGUF file", folder);
+    if (file.empty())
+      throw DataError(
+          "{}: has no config.json, and not one GGUF file{}", folder, models_below(folder)
+      );
     return open_gguf(file, options);
   }
   return is_ours(folder) ? open_horner(folder, options) : open_hf(folder, options);
