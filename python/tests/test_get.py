@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY ho
 
 
 def get(cache: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("PIP_") and name != "LD_PRELOAD"}
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     own = {"XDG_CACHE_HOME": str(cache), "PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "1", "PIP_NO_CACHE_DIR": "1",
            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     return subprocess.run([PROGRAM, "get", *words], capture_output=True, text=True, env=plain | own | environment)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any
 import pytest
 
 from serving import PROGRAM, ROOT, Server, train
+
+sys.path.insert(0, str(ROOT / "tools"))
+from attacks import shim  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
 LONG = {"max_tokens": 10**6, "ignore_eos": True}  # minutes: such a text ends only when it is cut off
@@ -237,6 +241,21 @@ def test_a_state_survives_the_program(models: dict[str, Path], tmp_path: Path) -
         assert other.ask("GET", "/states")["states"] == []
 
 
+def test_a_damaged_state_is_refused_by_its_name(models: dict[str, Path], tmp_path: Path) -> None:
+    with Server(models["gla"], "--states", tmp_path) as server:
+        server.post("/states", name="kept", prompt="Now is the winter")
+    file = tmp_path / "kept.safetensors"
+    whole = file.read_bytes()
+    for damaged, words in ((whole[:-1] + bytes([whole[-1] ^ 1]), "is damaged: its checksum"),
+                           (whole.replace(b'"read":"16"', b'"read":"1x"'), "is damaged: its checksum"),
+                           (whole[:100], "kept.safetensors")):
+        assert damaged != whole
+        file.write_bytes(damaged)
+        done = subprocess.run([PROGRAM, "serve", models["gla"], "--port", "0", "--states", tmp_path],
+                              capture_output=True, text=True)
+        assert done.returncode == 3 and words in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_a_tree_of_1000_branches_holds_its_distinct_states(models: dict[str, Path]) -> None:
     with Server(models["gla"], "--cache", "1024") as server:
         server.text("root " * 4, max_tokens=0)
@@ -314,6 +333,13 @@ def test_hostile_requests(server: Server, data: bytes, status: int) -> None:
     assert server.ask("GET", "/health") == {"status": "ok"}
 
 
+def test_answers_are_whole(server: Server) -> None:
+    page = server.ask("GET", "/chat.js")
+    for ranges in ("0-4", ",".join(["0-"] * 1000)):
+        assert server.ask("GET", "/chat.js", Range=f"bytes={ranges}") == page
+    assert server.ask("POST", "/tokenize", {"prompt": "abc"}, Range="bytes=5-9")["count"] == 3
+
+
 def test_slow_and_half_requests(server: Server) -> None:
     assert send(server, post_bytes(b'{"prompt"', length=500)).startswith(b"HTTP/1.1 400")  # half a request
     with socket.create_connection((server.host, server.port), timeout=20) as client:  # a byte now and then
@@ -383,6 +409,31 @@ def test_sigterm_drains(models: dict[str, Path]) -> None:
         assert "shutting down" in long.result()[-1]["error"]["message"]
 
 
+def test_a_text_whose_prompt_is_still_read_is_finished_after_sigterm(models: dict[str, Path]) -> None:
+    server = Server(models["gla"])
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        body = {"prompt": "x" * 30000, "max_tokens": 3, "ignore_eos": True}
+        slow = pool.submit(server.events, "/v1/completions", **body)
+        server.wait_until(lambda one: one.metric("prompt_tokens_total") > 0)
+        assert server.stop() == 0
+        assert slow.result()[-1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_clients_that_cannot_be_taken_do_not_end_the_server(models: dict[str, Path], tmp_path: Path) -> None:
+    full = tmp_path / "no_threads"
+    with Server(models["gla"], **shim.environment(tmp_path, accept=3, threads=full)) as server:
+        for _ in range(3):  # the connection is aborted before it is taken
+            with pytest.raises(OSError):
+                server.ask("GET", "/health")
+        assert server.ask("GET", "/health") == {"status": "ok"}
+        full.touch()
+        head, body = send(server, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").split(b"\r\n\r\n")
+        assert b"503" in head and f"Content-Length: {len(body)}\r\n".encode() in head + b"\r\n"
+        assert json.loads(body)["error"]["code"] == "too_many_connections"
+        full.unlink()
+        assert server.text("x", max_tokens=3, ignore_eos=True)
+
+
 def test_an_encoder() -> None:
     folder = ROOT / "src/model/formats/goldens/bert"
     if not (folder / "tokenizer.json").is_file() and not (folder / "vocab.txt").is_file():
@@ -398,7 +449,7 @@ def test_curl(server: Server) -> None:
     if not shutil.which("curl"):
         pytest.skip("no curl")
     body = json.dumps({"prompt": "ROMEO:", "max_tokens": 5, "seed": 1, "stream": True})
-    done = subprocess.run(["curl", "-sSN", f"{server.url}/v1/completions", "-H", "Content-Type: application/json",
+    done = subprocess.run(["curl", "-sSN", "--max-time", "300", f"{server.url}/v1/completions", "-H", "Content-Type: application/json",
                            "-d", body], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("data: {") and done.stdout.endswith("data: [DONE]\n\n")
 

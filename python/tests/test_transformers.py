@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import horner
+import sanitizer
 
 transformers = pytest.importorskip("transformers", reason="no transformers")
 
@@ -119,7 +120,7 @@ def test_llama_by_taylor_and_window() -> None:
 
 def test_import_horner_does_not_import_transformers() -> None:
     program = "import sys, horner; assert 'transformers' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program], check=True, env=sanitizer.python_environment())
 
 
 def test_the_order_of_imports_does_not_matter(folder: Path) -> None:
@@ -127,5 +128,6 @@ def test_the_order_of_imports_does_not_matter(folder: Path) -> None:
     line = f"print(transformers.AutoModelForCausalLM.from_pretrained({str(folder)!r}).config.model_type)"
     for first, second in (("horner", "transformers"), ("transformers", "horner")):
         program = f"import {first}; import {second}; {line}"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              env=sanitizer.python_environment())
         assert done.stdout.strip() == "horner", done.stderr

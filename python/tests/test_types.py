@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import sanitizer
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -18,5 +20,6 @@ def test_mypy() -> None:
 
 
 def test_stubs_are_current() -> None:
-    done = subprocess.run([sys.executable, ROOT / "tools/stubs.py", "--check"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, ROOT / "tools/stubs.py", "--check"], capture_output=True, text=True,
+                          env=sanitizer.python_environment())
     assert done.returncode == 0, done.stderr

@@ -129,13 +129,15 @@ std::pair<std::string, int> foreign_error() {
 }
 
 // Descriptors 0 to 2 are open, so that no data file gets one of these numbers. A reader that went away and a file that reached
-// its limit (ulimit -f) are errors of a write: no signal ends the run without a line.
+// its limit (ulimit -f) are errors of a write: no signal ends the run without a line. A parent may have set SIGCHLD to be
+// ignored: then the kernel throws away how our children ended.
 void secure_streams() {
   for (int stream = 0; stream < 3; ++stream) {
     if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDWR);  // gets the lowest free number
   }
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGCHLD, SIG_DFL);
 }
 
 // A result that did not reach its reader is an error, said in a line unless the reader left on purpose.

@@ -16,7 +16,8 @@ namespace horner {
 namespace {
 
 struct Descriptor {
-  explicit Descriptor(const std::string& path) : value(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit Descriptor(const std::string& path, int flags = 0)
+      : value(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags)) {
     if (value < 0) throw DataError("{}: cannot be opened: {}", path, std::strerror(errno));
   }
   Descriptor(const Descriptor&) = delete;
@@ -40,7 +41,7 @@ std::string read_file(const std::string& path) {
 }
 
 MappedFile::MappedFile(const std::string& path) {
-  const Descriptor file(path);
+  const Descriptor file(path, O_NONBLOCK);  // a pipe is refused below, not waited for
   struct stat status {};
   if (::fstat(file.value, &status) != 0) {
     throw DataError("{}: cannot be read: {}", path, std::strerror(errno));

@@ -28,7 +28,7 @@ std::string holder(int file) {
 
 FolderLock::FolderLock(const std::string& folder) {
   const std::string path = folder + "/lock";
-  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (file_ < 0) throw RunError("{}: cannot be written: {}", path, std::strerror(errno));
   int result = 0;
   do {

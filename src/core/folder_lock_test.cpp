@@ -26,6 +26,18 @@ TEST(FolderLock, NamesItsHolderUntilItEnds) {
   std::filesystem::remove_all(folder);
 }
 
+// The lock's text must not replace what a link leads to.
+TEST(FolderLock, FollowsNoLink) {
+  const std::string folder = testing::TempDir() + "/horner_lock_link_test";
+  std::filesystem::remove_all(folder);
+  make_folder(folder);
+  write_file(folder + "/kept", "content");
+  std::filesystem::create_symlink("kept", folder + "/lock");
+  EXPECT_NE(thrown<RunError>([&] { const FolderLock lock(folder); }), "nothing");
+  EXPECT_EQ(read_file(folder + "/kept"), "content");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(File, FolderAbove) {
   EXPECT_EQ(folder_above("runs/a"), "runs");
   EXPECT_EQ(folder_above("runs/"), ".");

@@ -9,7 +9,7 @@ namespace horner {
 
 std::string_view finish_name(Finish finish) {
   static constexpr std::string_view kNames[] = {
-      "none", "end", "stop", "tokens", "longest", "cancelled", "no_token"};
+      "none", "end", "stop", "tokens", "longest", "cancelled", "no_token", "failed"};
   return kNames[size_t(finish)];
 }
 
@@ -177,7 +177,7 @@ std::vector<Event> Engine::work() {
     if (entry.cancelled) events.push_back(std::move(*entry.cancelled));
     entry.cancelled.reset();
   }
-  read_piece();
+  read_piece(events);
   std::vector<int64_t> ready;
   for (const auto& [id, entry] : streams_) {
     if (entry.text && entry.unread() == 1) ready.push_back(id);
@@ -201,7 +201,7 @@ int64_t Engine::piece_of(const Entry& entry) const {
   return mark == entry.marks.end() ? count : std::min(count, *mark - entry.read);
 }
 
-void Engine::read_piece() {
+void Engine::read_piece(std::vector<Event>& events) {
   const auto waits = [](const auto& stream) { return stream.second.unread() > 1; };
   auto found = std::find_if(streams_.upper_bound(last_read_), streams_.end(), waits);
   if (found == streams_.end()) found = std::find_if(streams_.begin(), streams_.end(), waits);
@@ -212,14 +212,35 @@ void Engine::read_piece() {
   const auto tokens = std::span(entry.tokens).subspan(size_t(entry.read));
   at::Tensor logits;  // (count,vocabulary)
   runner_->read(*entry.state, tokens.first(size_t(count)), entry.score_top ? &logits : nullptr);
-  for (int64_t i = 0; entry.score_top && i < count; ++i) {
-    const auto V = size_t(logits.size(1));
-    const std::span<const float> row(logits.const_data_ptr<float>() + size_t(i) * V, V);
-    const int32_t next = tokens[size_t(i) + 1];
-    entry.scores.push_back({next, logprob_of(row, next), likeliest(row, *entry.score_top)});
+  try {
+    if (entry.score_top) score(entry, tokens.first(size_t(count) + 1), logits);
+  } catch (const RunError& error) {
+    return fail(found->first, error.what(), events);
   }
   entry.read += count;
   if (o_.snapshot_every > 0 && entry.read % o_.snapshot_every == 0) keep(found->first);
+}
+
+// `read`: the tokens whose logits these are, and the one after them.
+void Engine::score(Entry& entry, std::span<const int32_t> read, const at::Tensor& logits) const {
+  const auto V = size_t(logits.size(1));
+  for (size_t i = 0; i + 1 < read.size(); ++i) {
+    const std::span<const float> row(logits.const_data_ptr<float>() + i * V, V);
+    entry.scores.push_back(
+        {read[i + 1], logprob_of(row, read[i + 1]), likeliest(row, *entry.score_top)}
+    );
+  }
+}
+
+// Of the error that is being caught.
+void Engine::fail(int64_t stream, const std::string& why, std::vector<Event>& events) {
+  if (o_.throws) throw;
+  at(stream).text.reset();
+  Event event;
+  event.stream = stream;
+  event.finish = Finish::failed;
+  event.error = why;
+  events.push_back(std::move(event));
 }
 
 void Engine::step(const std::vector<int64_t>& streams, std::vector<Event>& events) {
@@ -245,7 +266,11 @@ void Engine::step(const std::vector<int64_t>& streams, std::vector<Event>& event
     Entry& entry = at(stream);
     if (!entry.text) continue;
     ++entry.read;
-    events.push_back(next_token(stream, {logits.const_data_ptr<float>() + row++ * V, V}));
+    try {
+      events.push_back(next_token(stream, {logits.const_data_ptr<float>() + row++ * V, V}));
+    } catch (const RunError& error) {
+      fail(stream, error.what(), events);
+    }
   }
 }
 

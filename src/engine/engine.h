@@ -31,6 +31,8 @@ struct EngineOptions {
   int64_t batch = 64;                    // most streams in one step
   int64_t snapshot_every = 256;          // tokens of a prompt; 0: only where keep() is called
   int64_t snapshot_bytes = 256LL << 20;  // of one stream; the oldest are dropped first
+  // What work() does when one text cannot go on, since its logits are no numbers: it throws, or ends that text alone (`failed`).
+  bool throws = true;
 };
 
 struct GenerateOptions {
@@ -45,7 +47,7 @@ struct GenerateOptions {
 };
 
 // Why a text ended. `longest`: the model takes no more tokens. `no_token`: the mask and logit_bias leave none.
-enum class Finish { none, end, stop, tokens, longest, cancelled, no_token };
+enum class Finish { none, end, stop, tokens, longest, cancelled, no_token, failed };
 std::string_view finish_name(Finish finish);
 
 struct Event {
@@ -54,6 +56,7 @@ struct Event {
   bool has_token = false;  // the last event of a cancelled text has none
   std::string text;        // may be empty: half a character, the beginning of a stop string
   Finish finish = Finish::none;
+  std::string error;  // why it failed
 };
 
 class Engine {
@@ -126,9 +129,11 @@ class Engine {
   const Entry& at(int64_t stream) const;
   void check_length(const Entry& entry, size_t added) const;
   int64_t piece_of(const Entry& entry) const;
-  void read_piece();
+  void read_piece(std::vector<Event>& events);
+  void score(Entry& entry, std::span<const int32_t> read, const at::Tensor& logits) const;
   void step(const std::vector<int64_t>& streams, std::vector<Event>& events);
   Event next_token(int64_t stream, std::span<const float> logits);
+  void fail(int64_t stream, const std::string& why, std::vector<Event>& events);
   void allow(Text& text, size_t vocabulary) const;
   std::string bytes_of(Text& text, int32_t token) const;
 

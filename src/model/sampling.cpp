@@ -81,7 +81,10 @@ double sampling_uniform(uint64_t seed, uint64_t position) {
 }
 
 double logprob_of(std::span<const float> logits, int32_t token) {
-  return double(logits[size_t(token)]) - log_sum_exp(logits);
+  const double logprob = double(logits[size_t(token)]) - log_sum_exp(logits);
+  if (std::isnan(logprob))
+    throw RunError("the model's log-probability of token {} is not a number", token);
+  return logprob;
 }
 
 std::vector<TokenLogprob> likeliest(std::span<const float> logits, int64_t n) {

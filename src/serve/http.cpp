@@ -45,29 +45,39 @@ bool is_address(const std::string& host) {
 }
 
 // A thread for each client.
-class Threads : public httplib::TaskQueue {
+class Threads {
  public:
   explicit Threads(int64_t most) : most_(most) {}
-  void enqueue(std::function<void()> serve) override {
+  void run(const std::function<void()>& serve) {
     {
       const std::lock_guard lock(mutex_);
       refusing = running_ >= most_;
       running_ += !refusing;
     }
     if (refusing) return serve();
-    std::thread([this, serve = std::move(serve)] {
+    try {
+      std::thread([this, serve] {
+        serve();
+        left();
+      }).detach();
+    } catch (const std::system_error&) {  // the machine has no thread left
+      left();
+      refusing = true;
       serve();
-      const std::lock_guard lock(mutex_);
-      --running_;
-      done_.notify_all();
-    }).detach();
+    }
   }
-  void shutdown() override {
+  void wait_for_all() {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return running_ == 0; });
   }
 
  private:
+  void left() {
+    const std::lock_guard lock(mutex_);
+    --running_;
+    done_.notify_all();
+  }
+
   const int64_t most_;
   int64_t running_ = 0;
   std::mutex mutex_;
@@ -97,7 +107,6 @@ class Server : public httplib::Server {
       const int yes = 1;
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
-    new_task_queue = [this] { return new Threads(o_.connections); };
     set_default_headers({{"X-Content-Type-Options", "nosniff"}});
     set_pre_routing_handler([this](const auto& request, auto& response) {
       return admits(request, response) ? HandlerResponse::Unhandled : HandlerResponse::Handled;
@@ -129,7 +138,7 @@ class Server : public httplib::Server {
     if (!bound) throw RunError("cannot listen on {}:{}: {}", o_.host, o_.port, why_not_bound());
     if (o_.port > 0) port_ = int(o_.port);
     ::listen(svr_sock_, 512);  // a longer queue than the library's
-    listener_ = std::thread([this] { listen_after_bind(); });
+    listener_ = std::thread([this] { take_clients(); });
   }
   // The library does not say whether the name or the port was refused, and errno is set only by the port.
   std::string why_not_bound() const {
@@ -141,29 +150,46 @@ class Server : public httplib::Server {
     return std::strerror(problem);
   }
   void stop_listening() {
-    if (stopping_.exchange(true)) return;
-    while (!is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    stop();
+    if (!stopping_.exchange(true)) ::shutdown(svr_sock_, SHUT_RDWR);  // wakes take_clients
   }
   void close_all() {
     {
       const std::lock_guard lock(mutex_);
       for (const int socket : sockets_) ::shutdown(socket, SHUT_RD);
     }
-    if (listener_.joinable()) listener_.join();
+    if (!listener_.joinable()) return;
+    listener_.join();
+    ::close(svr_sock_);
   }
   int port() const { return port_; }
   bool loopback() const { return is_loopback(o_.host); }
 
  private:
+  // Instead of the library's loop and its stop(): that loop ends for good at the first error, and after stop() an answer whose
+  // stream has not begun is left out.
+  void take_clients() {
+    Threads clients(o_.connections);
+    while (!stopping_) {
+      const int socket = ::accept4(svr_sock_, nullptr, nullptr, SOCK_CLOEXEC);
+      if (socket >= 0) {
+        clients.run([this, socket] { process_and_close_socket(socket); });
+      } else if (!stopping_) {  // no descriptor or no memory now, or this client has left
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    clients.wait_for_all();
+  }
+
   bool process_and_close_socket(int socket) override {
     if (refusing) {
-      static const std::string line =
+      static const std::string body =
+          Api::error_reply({503, "too_many_connections", "too many connections"}).body;
+      static const std::string line = fmt::format(
           "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-          "Connection: close\r\nContent-Length: 94\r\n\r\n"
-          "{\"error\":{\"message\":\"too many "
-          "connections\",\"type\":\"server_error\",\"code\":\"too_"
-          "many_connections\"}}";
+          "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+          body.size(),
+          body
+      );
       ::send(socket, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       ::shutdown(socket, SHUT_WR);
       return ::close(socket), true;
@@ -177,9 +203,15 @@ class Server : public httplib::Server {
     }
     Connection own(socket, limits_);
     connection = &own;
-    while (!stopping_ && own.wait_for_request()) {
-      bool closed = false;
-      if (!process_request(own, false, closed, nullptr) || closed) break;
+    // A part of an answer would be sent as if it were all of it, and a page as often as ranges are asked for.
+    const auto whole = [](httplib::Request& request) { request.ranges.clear(); };
+    try {
+      while (!stopping_ && own.wait_for_request()) {
+        bool closed = false;
+        if (!process_request(own, false, closed, whole) || closed) break;
+      }
+    } catch (const std::exception&) {
+      // An answer failed on its way, without memory for instance. Its client sees the end; the others go on.
     }
     {
       const std::lock_guard lock(mutex_);

@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
 
+#include "core/check.h"
 #include "core/file.h"
+#include "core/hash.h"
 #include "io/safetensors.h"
 #include "serve/api_error.h"
 
@@ -25,6 +28,25 @@ bool good_name(const std::string& name) {
   const char* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   return !name.empty() && name.size() <= 100 && name[0] != '.' &&
          name.find_first_not_of(letters) == name.npos;
+}
+
+// Of a state's tensors by their names, and of the number of tokens that they have read.
+std::string checksum(const Runner::Tensors& tensors, const std::string& read) {
+  std::string hashes = read;
+  for (const auto& [name, tensor] :
+       std::map<std::string, at::Tensor>(tensors.begin(), tensors.end())) {
+    const at::Tensor x = tensor.to(at::kCPU).contiguous();
+    hashes += name + xxh128({static_cast<const char*>(x.const_data_ptr()), x.nbytes()});
+  }
+  return xxh128(hashes);
+}
+
+int64_t number_in(const std::string& text, const std::string& path) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw DataError("{}: '{}' is no number", path, text);
+  return number;
 }
 
 }  // namespace
@@ -108,8 +130,7 @@ void NamedStates::roll_back(const std::string& name, int64_t tokens, PrefixCache
 void NamedStates::remove(const std::string& name) {
   at(name);
   states_.erase(name);
-  std::error_code error;
-  if (!folder_.empty()) std::filesystem::remove(path_of(name), error);
+  if (!folder_.empty()) std::filesystem::remove(path_of(name));
 }
 
 void NamedStates::write(const std::string& name, const std::string& path) const {
@@ -117,12 +138,14 @@ void NamedStates::write(const std::string& name, const std::string& path) const 
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   if (s.state) tensors = runner_.tensors(*s.state);
   tensors.emplace_back("tokens", at::tensor(at::ArrayRef<int32_t>(s.tokens), at::kInt));
+  const std::string read = std::to_string(s.read), sum = checksum(tensors, read);
   write_safetensors(
       path,
       tensors,
       {{"model", fingerprint_},
-       {"read", std::to_string(s.read)},
-       {"created", std::to_string(s.created)}}
+       {"read", read},
+       {"created", std::to_string(s.created)},
+       {"xxh128", sum}}
   );
 }
 
@@ -131,16 +154,20 @@ void NamedStates::read(const std::string& name, const std::string& path) {
   const Safetensors file = Safetensors::open(path);
   const auto& about = file.metadata();
   if (!about.contains("model") || about.at("model") != fingerprint_) return;
+  const auto said = [&](const char* key) { return about.contains(key) ? about.at(key) : ""; };
+  Runner::Tensors tensors;
+  for (const std::string& part : file.names()) tensors.emplace_back(part, file.get(part));
+  if (about.contains("xxh128") && said("xxh128") != checksum(tensors, said("read")))
+    throw DataError("{}: is damaged: its checksum is not the one in it; delete the file", path);
   NamedState s;
   const at::Tensor tokens = file.get("tokens");
-  s.tokens.assign(tokens.data_ptr<int32_t>(), tokens.data_ptr<int32_t>() + tokens.numel());
-  s.read = std::stoll(about.at("read"));
-  s.created = std::stoll(about.at("created"));
+  s.read = number_in(said("read"), path);
+  s.created = number_in(said("created"), path);
   s.on_disk = true;
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const std::string& part : file.names()) {
-    if (part != "tokens") tensors.emplace_back(part, file.get(part));
-  }
+  if (tokens.scalar_type() != at::kInt || s.read < 0 || s.read > tokens.numel())
+    throw DataError("{}: has {} tokens and read {} of them", path, tokens.numel(), s.read);
+  s.tokens.assign(tokens.data_ptr<int32_t>(), tokens.data_ptr<int32_t>() + tokens.numel());
+  std::erase_if(tensors, [](const auto& part) { return part.first == "tokens"; });
   if (s.read > 0) s.state = runner_.restore(tensors);
   states_[name] = std::move(s);
 }

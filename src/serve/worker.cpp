@@ -16,6 +16,7 @@ EngineOptions engine_options(const WorkerOptions& o) {
   EngineOptions e;
   e.batch = o.streams;
   e.snapshot_every = 0;  // states are kept in the cache of all streams
+  e.throws = false;
   return e;
 }
 
@@ -117,12 +118,14 @@ void Worker::run() {
 void Worker::take_new() {
   std::deque<std::packaged_task<void()>> calls;
   std::deque<PromptTask> tasks;
+  bool cut_off = false;
   {
     const std::lock_guard lock(mutex_);
     calls.swap(calls_);
-    if (cut_off_) tasks.swap(queue_);
+    cut_off = cut_off_;
+    if (cut_off) tasks.swap(queue_);
     int64_t free = o_.streams - int64_t(active_.size());
-    while (!cut_off_ && !queue_.empty() && (queue_.front().n <= free || active_.empty())) {
+    while (!cut_off && !queue_.empty() && (queue_.front().n <= free || active_.empty())) {
       free -= queue_.front().n;
       tasks.push_back(std::move(queue_.front()));
       queue_.pop_front();
@@ -131,7 +134,7 @@ void Worker::take_new() {
     }
   }
   for (auto& call : calls) call();
-  if (cut_off_) {
+  if (cut_off) {
     fail_all(503, "the server is shutting down");
     for (PromptTask& task : tasks) {
       for (int64_t j = 0; j < task.n; ++j) {
@@ -168,6 +171,8 @@ void Worker::admit(PromptTask task) {
   } catch (const std::bad_alloc&) {
     cache_.clear();
     fail(503, "the server has no memory left for this text");
+  } catch (const std::exception& error) {  // torch's, of a device without memory
+    fail(500, error.what());
   }
 }
 
@@ -300,9 +305,10 @@ void Worker::hand_out(std::vector<Event>& events) {
     }
     active.first = false;
     active.last = now;
-    const bool last = event.finish != Finish::none;
+    const bool failed = event.finish == Finish::failed, last = event.finish != Finish::none;
     told.event = std::move(event);
-    if (last) finish(found->first, active, told);
+    if (failed) told.error = told.event.error;
+    if (last && !failed) finish(found->first, active, told);
     answers.emplace_back(active.task, std::move(told));
     if (last) {
       engine_.close(found->first);

@@ -17,15 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Deletes what an interruption left: step_* without DONE.
+// Deletes what an interruption left: step_* without DONE. Whether DONE is there must be known: an error is not an absence.
 void delete_halves(const std::string& folder) {
+  if (!fs::exists(folder)) return;
   std::vector<fs::path> halves;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with("step_") && !fs::exists(entry.path() / "DONE", error))
+    if (name.starts_with("step_") && !fs::exists(entry.path() / "DONE"))
       halves.push_back(entry.path());
   }
+  std::error_code error;
   for (const fs::path& path : halves) fs::remove_all(path, error);
 }
 

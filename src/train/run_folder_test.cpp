@@ -4,7 +4,9 @@
 
 #include <filesystem>
 
+#include "core/file.h"
 #include "core/thrown_test.h"
+#include "train/checkpoint.h"
 
 namespace horner {
 namespace {
@@ -60,6 +62,20 @@ TEST(RunFolder, DifferenceNamesTheSetting) {
   EXPECT_EQ(difference(a, a), "");
   EXPECT_EQ(difference(a, b), "optim.lr = 1 then, 2 now");
   EXPECT_EQ(difference(a, b, "here", "there"), "optim.lr = 1 here, 2 there");
+}
+
+// As on a network drive that fails for a moment; here DONE is a link to itself.
+TEST(RunFolder, ACheckpointWhoseMarkCannotBeReadIsKept) {
+  const std::string folder = testing::TempDir() + "/horner_unreadable_mark_test";
+  const std::string checkpoint = folder + "/" + checkpoint_name(3);
+  std::filesystem::remove_all(folder);
+  make_folder(checkpoint);
+  write_file(checkpoint + "/model.safetensors", "weights");
+  std::filesystem::create_symlink("DONE", checkpoint + "/DONE");
+  EXPECT_THROW(newest_checkpoint(folder), std::filesystem::filesystem_error);
+  EXPECT_THROW(keep_newest(folder, 1), std::filesystem::filesystem_error);
+  EXPECT_EQ(read_file(checkpoint + "/model.safetensors"), "weights");
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

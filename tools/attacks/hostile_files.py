@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import struct
 import tempfile
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 from attacks import target
 
 NAME = "hostile-files"
-WHAT = "TOML 20,000 deep, JSON 200,000 deep, headers of 80,000 names, 200,000 keys, a gzip bomb, a tokenizer that doubles text; refused in one line within seconds"
+WHAT = "TOML 20,000 deep, JSON 200,000 deep, headers of 80,000 names, 200,000 keys, a gzip bomb, a pipe, a tokenizer that doubles text; refused in one line within seconds"
 SECONDS = 20  # of a processor; most take one
 
 
@@ -43,6 +44,12 @@ def bomb(folder: Path) -> list[str]:
     return ["train", "--task", f"byte:data={folder / 'text.txt.gz'}", "--dry-run"]
 
 
+def pipe(folder: Path) -> list[str]:
+    """Nobody writes into it."""
+    os.mkfifo(folder / "text.txt")
+    return ["train", "--task", f"byte:data={folder / 'text.txt'}", "--dry-run"]
+
+
 def doubling(folder: Path) -> list[str]:
     step = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}
@@ -67,6 +74,7 @@ CASES: list[tuple[str, Callable[[Path], list[str]], str]] = [
     ("JSON of 200,000 keys", config(json.dumps({f"k{i}": i for i in range(200_000)})), "has no model_type"),
     ("header of 80,000 names", many_names, "unknown tensor 'embedding'"),
     ("gzip bomb", bomb, "refused beyond 100"),
+    ("a pipe without a writer", pipe, "text.txt: is not a file"),
     ("tokenizer of doubling steps", doubling, "more than 16 times as long"),
 ]
 

@@ -5,16 +5,20 @@
 //   HORNER_SHIM_CUT=N        before the N-th of these calls the process is killed
 //   HORNER_SHIM_DISK=DIR     what a disk would hold after a power loss: for each synced file its bytes, for each synced
 //                            folder its list of names, both by inode
+//   HORNER_SHIM_ACCEPT=N     the first N connections of clients are aborted before they are accepted
+//   HORNER_SHIM_THREADS=FILE while the file is there, no thread can be made
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -117,4 +121,24 @@ size_t fwrite(const void* bytes, size_t size, size_t count, FILE* file) {
   char path[PATH_MAX];
   if (path_of(fileno(file), path) && seen("fwrite", path, "")) return 0;
   return REAL(fwrite)(bytes, size, count, file);
+}
+
+static int aborted(int client) {
+  static int count = 0;
+  const char* most = getenv("HORNER_SHIM_ACCEPT");
+  if (!most || client < 0 || __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) > atoi(most)) return client;
+  close(client);
+  errno = ECONNABORTED;
+  return -1;
+}
+
+int accept(int fd, struct sockaddr* address, socklen_t* size) { return aborted(REAL(accept)(fd, address, size)); }
+int accept4(int fd, struct sockaddr* address, socklen_t* size, int flags) {
+  return aborted(REAL(accept4)(fd, address, size, flags));
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*run)(void*), void* given) {
+  const char* file = getenv("HORNER_SHIM_THREADS");
+  if (file && access(file, F_OK) == 0) return EAGAIN;
+  return REAL(pthread_create)(thread, how, run, given);
 }

@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from attacks.target import Skipped
+from attacks.target import Skipped, sanitizer
 
 SOURCE = Path(__file__).with_name("shim.c")
 
@@ -24,7 +24,8 @@ def library() -> str:
 def environment(root: Path, **more: object) -> dict[str, str]:
     """environment(out, fail="3:5") sets HORNER_SHIM_FAIL=3:5."""
     settings = {f"HORNER_SHIM_{name.upper()}": str(value) for name, value in more.items()}
-    return {"LD_PRELOAD": library(), "HORNER_SHIM_ROOT": str(root), **settings}
+    first = [sanitizer()] * bool(sanitizer())  # it refuses any other library before it
+    return {"LD_PRELOAD": ":".join([*first, library()]), "HORNER_SHIM_ROOT": str(root), **settings}
 
 
 def calls(log: Path) -> list[list[str]]:

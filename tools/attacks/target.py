@@ -7,6 +7,7 @@ import resource
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,6 +66,13 @@ def program() -> Path:
         if path.is_file():
             return path.resolve()
     raise Skipped("the program is not built: run ./horner list first")
+
+
+@cache
+def sanitizer() -> str:
+    """The library of the sanitizers that the program was built with (HORNER_PRESET=asan, asan-clang); empty: none."""
+    needed = subprocess.run(["ldd", program()], capture_output=True, text=True).stdout
+    return next((line.split()[2] for line in needed.splitlines() if "asan" in line), "")
 
 
 def command(out: Path, *more: str) -> list[str]:

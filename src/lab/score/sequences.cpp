@@ -76,7 +76,10 @@ struct Columns {
   std::vector<bool> top, same;
 
   void add(const at::Tensor& log_p, const at::Tensor& targets) {
-    append(nats, -log_p.gather(1, targets.unsqueeze(1)).squeeze(1));
+    const at::Tensor p = -log_p.gather(1, targets.unsqueeze(1)).squeeze(1);
+    if (at::isnan(p).any().item<bool>())  // an answer would be chosen all the same
+      throw RunError("[score] a model's log-probability of a token is not a number");
+    append(nats, p);
     append(top, log_p.argmax(1) == targets);
   }
   void compare(const at::Tensor& log_p, const at::Tensor& log_other) {

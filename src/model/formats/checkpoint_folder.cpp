@@ -40,10 +40,10 @@ bool names_step(const std::string& name) {
 
 std::vector<std::string> whole_checkpoints(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  if (!fs::exists(folder)) return names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
-    if (names_step(name) && fs::exists(entry.path() / "DONE", error)) names.push_back(name);
+    if (names_step(name) && fs::exists(entry.path() / "DONE")) names.push_back(name);
   }
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
     return step_of(a) < step_of(b);
