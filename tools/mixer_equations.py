@@ -390,7 +390,7 @@ def recurrent_far(x: Array, q: Array, k: Array, v: Array, g: int, p: Weights, fa
 
 
 def hybrid(x: Array, p: Weights, o: dict[str, Any]) -> Array:
-    """softmax over window and sinks; the tokens beyond under its normaliser, or added."""
+    """softmax over window and sinks; the tokens beyond under its normaliser."""
     H, G, K, far = 4, 2, 4, o["far"]
     q = heads(x @ p("q_weight", D, D).T, H)
     k, v = (heads(x @ p(f"{n}_weight", G * K, D).T, G) for n in "kv")
@@ -398,19 +398,21 @@ def hybrid(x: Array, p: Weights, o: dict[str, Any]) -> Array:
     for h in range(H):
         g = h * G // H
         a, b = rope(q[h]), rope(k[g])
-        shared = far in ("linear", "taylor", "centres")
+        left = far in ("linear", "taylor", "centres")
+        mean_weight, y = np.zeros(len(x)), np.zeros((len(x), K))  # of the far tokens
+        if not left:
+            mean_weight = np.exp(x @ p("mass_weight", H, D)[h] + p("mass_bias", H)[h])
+            y = recurrent_far(x, a, b, v[g], g, p, far) * p("far_scale", H)[h]
+            y = y + p("far_mean", H, K)[h]
         for t in range(len(x)):
             w = np.zeros(t + 1)
             for s in range(t + 1):
                 if t - s < o["window"] or s < o["sinks"]:
                     w[s] = np.exp(a[t] @ b[s] / np.sqrt(K))
-                elif shared:
+                elif left:
                     w[s] = np.exp(p("far_bias", H)[h]) * far_weight(a[t], b[s], h, g, p, o, H, G)
-            out[t, K * h : K * h + K] = w @ v[g][: t + 1] / w.sum()
-        if not shared:
-            gate = sigmoid(x @ p("gate_weight", H, D)[h] + p("gate_bias", H)[h])
-            y = recurrent_far(x, a, b, v[g], g, p, far) * gate[:, None]
-            out[:, K * h : K * h + K] += y * p("far_scale", H)[h]
+            z = max(t + 1 - o["window"] - o["sinks"], 0) * mean_weight[t]
+            out[t, K * h : K * h + K] = (w @ v[g][: t + 1] + z * y[t]) / (w.sum() + z)
     return out @ p("out_weight", D, D).T
 
 

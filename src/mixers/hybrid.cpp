@@ -16,7 +16,6 @@ namespace horner {
 namespace {
 
 constexpr double kNothing = -1e30;  // log of a sum without terms, finite for the gradients' sake
-constexpr double kGate = -3;        // the gate's bias at the start: sigmoid(-3) = 0.05
 
 at::Tensor by_rows(const at::Tensor& x) {  // (B,T,H) -> (B,H,T,1), factors of a map's rows
   return x.transpose(1, 2).unsqueeze(-1);
@@ -45,9 +44,8 @@ Hybrid::Hybrid(int64_t D, const Options& o)
       o.groups
   );
   HORNER_CHECK(
-      o.rotate || !shares_normaliser(),
-      "[hybrid] far = {} stands under one normaliser with the window: it reads the same rotated q "
-      "and k",
+      o.rotate || !reads_left(),
+      "[hybrid] far = {} reads the keys that leave the window, which are rotated",
       o.far
   );
   const bool qkv_bias = o.bias || o.qkv_bias;
@@ -61,13 +59,13 @@ Hybrid::Hybrid(int64_t D, const Options& o)
   make_far(D);
 }
 
-bool Hybrid::shares_normaliser() const {
+bool Hybrid::reads_left() const {
   return o_.far == "linear" || o_.far == "taylor" || o_.far == "centres";
 }
 
 void Hybrid::make_far(int64_t D) {
   if (o_.far == "none") return;
-  if (!shares_normaliser()) return make_added(D);
+  if (!reads_left()) return make_recurrence(D);
   const bool luna = o_.feature == "luna";
   HORNER_CHECK(
       o_.map.nonnegative, "[hybrid] map.nonnegative = false: the sum of the weights can vanish"
@@ -86,7 +84,7 @@ void Hybrid::make_far(int64_t D) {
   far_bias_ = parameter(*this, "far_bias", [&] { return constant({o_.heads}, 0); });
 }
 
-void Hybrid::make_added(int64_t D) {
+void Hybrid::make_recurrence(int64_t D) {
   check_at_least(name(), "rank", double(o_.rank), 1);
   const int64_t rates = decays_per_key() ? K_ : 1;  // of a key head
   if (decays_per_key()) decay_down_ = linear(*this, "decay_down", D, o_.rank);
@@ -97,9 +95,9 @@ void Hybrid::make_added(int64_t D) {
   });
   if (o_.far == "gated_deltanet" || o_.far == "kda") beta_ = linear(*this, "beta", D, G_, true);
   if (o_.far == "mlstm") input_gate_ = linear(*this, "input_gate", D, G_, true);
-  gate_ = linear(*this, "gate", D, o_.heads, true);
-  start_at(gate_.bias, [&] { return constant({o_.heads}, kGate); });
+  mass_ = linear(*this, "mass", D, o_.heads, true);
   far_scale_ = parameter(*this, "far_scale", [&] { return constant({o_.heads}, 1); });
+  far_mean_ = parameter(*this, "far_mean", [&] { return constant({o_.heads, V_}, 0); });
 }
 
 std::vector<std::string> Hybrid::voids() const {
@@ -138,7 +136,7 @@ Result Hybrid::attend(const Inputs& in, bool log_norm, Pass& pass) const {
                           : pass.run_first("attention", in, options);
 }
 
-// ---- under one normaliser -----------------------------------------------------------------------
+// ---- what left the window ------------------------------------------------------------------------
 
 Result Hybrid::read_series(Inputs in, const at::Tensor& written, Pass& pass) const {
   const int64_t r = o_.heads / G_;
@@ -178,7 +176,7 @@ Result Hybrid::read_left(Inputs in, const at::Tensor& written, Pass& pass) const
   return result;
 }
 
-Hybrid::Parts Hybrid::shared(const at::Tensor& x, const Inputs& in, Pass& pass) const {
+Hybrid::Parts Hybrid::with_left(const at::Tensor& x, const Inputs& in, Pass& pass) const {
   Parts p;
   p.written = pass.position(x) >= o_.window + o_.sinks;  // token t - w exists and is no sink
   Inputs left = in;
@@ -194,11 +192,12 @@ Hybrid::Parts Hybrid::shared(const at::Tensor& x, const Inputs& in, Pass& pass) 
   return p;
 }
 
-// ---- added --------------------------------------------------------------------------------------
+// ---- all tokens ----------------------------------------------------------------------------------
 
-Result Hybrid::read_all(const at::Tensor& x, Inputs in, Pass& pass) const {
-  in.q = unit_length(in.q);
-  in.k = unit_length(in.k);
+Result Hybrid::read_all(const at::Tensor& x, const Projected& p, Pass& pass) const {
+  Inputs in = p.in;
+  in.q = unit_length(p.q);
+  in.k = unit_length(p.k);
   const at::Tensor rate = wide(decay_(decays_per_key() ? decay_down_(x) : x));
   in.g = -at::softplus(decays_per_key() ? split_heads(rate, G_) : rate);
   if (o_.far == "mlstm") return pass.run_gated(in, 15 * (wide(input_gate_(x)) / 15).tanh(), in.g);
@@ -207,68 +206,62 @@ Result Hybrid::read_all(const at::Tensor& x, Inputs in, Pass& pass) const {
   return pass.run("delta", in);
 }
 
-Hybrid::Parts Hybrid::added(const at::Tensor& x, const Projected& given, Pass& pass) const {
-  Parts p;
-  p.near = attend(given.in, false, pass);
-  p.near_core = pass.core;
-  Inputs all = given.in;
-  all.q = given.q, all.k = given.k;
-  p.far = read_all(x, all, pass);
-  p.far_core = pass.core;
-  return p;
+at::Tensor Hybrid::factor(const at::Tensor& y) const {
+  if (o_.far != "gla" && o_.far != "mlstm") return far_scale_;
+  return far_scale_ * (wide(y).square().mean(-1) + 1e-5).rsqrt();  // c / rms(y)
 }
 
-at::Tensor Hybrid::gate(const at::Tensor& x, const at::Tensor& far) const {
-  const at::Tensor open = wide(gate_(x)).sigmoid();
-  if (o_.far != "gla" && o_.far != "mlstm") return open;
-  return open * (wide(far).square().mean(-1) + 1e-5).rsqrt();  // gate / rms(far)
+Hybrid::Parts Hybrid::with_all(const at::Tensor& x, const Projected& given, Pass& pass) const {
+  Parts p;
+  p.far_tokens = pass.position(x) - (o_.window + o_.sinks - 1);
+  p.written = p.far_tokens > 0;
+  p.near = attend(given.in, true, pass);
+  p.near_core = pass.core;
+  p.far = read_all(x, given, pass);
+  p.far_core = pass.core;
+  p.factor = factor(p.far.o);
+  p.far.o = (wide(p.far.o) * p.factor.unsqueeze(-1) + far_mean_).to(p.near.o.scalar_type());
+  const at::Tensor mass = wide(mass_(x));
+  p.far.norm = (mass + p.far_tokens.clamp_min(1).to(mass.scalar_type()).log().unsqueeze(-1))
+                   .masked_fill(p.written.logical_not().unsqueeze(-1), kNothing);
+  return p;
 }
 
 // -------------------------------------------------------------------------------------------------
 
 // Two ops have run, so the system is given: as for attention, one slot for each token, read by the rows of the map. The map
 // is made of the maps of the two calls.
-void Hybrid::set_core(const Parts& parts, const at::Tensor& near, const at::Tensor& far, Pass& pass)
-    const {
-  at::Tensor beyond = map_of(parts.far_core);  // (B,H,T,T)
-  const int64_t T = beyond.size(3), late = std::min(o_.window, T);
-  if (parts.written.defined()) {  // column u is token u - w
+void Hybrid::set_core(const Parts& parts, const Result& both, Pass& pass) const {
+  const at::Tensor near = (parts.near.norm - both.norm).exp();
+  const at::Tensor share = (parts.far.norm - both.norm).exp();
+  const at::Tensor far = parts.factor.defined() ? share * parts.factor : share;
+  at::Tensor beyond = map_of(parts.far_core);
+  if (reads_left()) {  // column u is token u - w
     beyond = beyond * parts.written.unsqueeze(1).unsqueeze(1);
+    const int64_t T = beyond.size(3), late = std::min(o_.window, T);
     beyond = at::constant_pad_nd(beyond.narrow(3, late, T - late), {0, late});
   }
   const at::Tensor map = map_of(parts.near_core) * by_rows(near) + beyond * by_rows(far);
   System s;
   s.u = parts.near_core.in.v.repeat_interleave(o_.heads / G_, 2);
   s.C = map.transpose(1, 2);
+  const int64_t T = map.size(3);
   s.B = at::eye(T, map.options()).view({1, T, 1, T}).expand_as(s.C);
   s.Lambda = at::ones_like(s.C.narrow(3, 0, 1));
   s.D = at::zeros_like(s.C.select(3, 0));
-  const at::Tensor o = pass.core.o;
   pass.core = parts.near_core;
   pass.core.system = s;
-  pass.core.o = o;
+  // far_mean comes after the reading, as a bias does: the map does not show it.
+  pass.core.o = far_mean_.defined() ? both.o - share.unsqueeze(-1) * far_mean_ : both.o;
 }
 
 at::Tensor Hybrid::mix(const at::Tensor& x, Pass& pass) {
   const Projected p = project(x, pass);
   if (o_.far == "none") return out_(join_heads(attend(p.in, false, pass).o));
-  const Parts parts = shares_normaliser() ? shared(x, p.in, pass) : added(x, p, pass);
-  at::Tensor o, near, far;  // the shares of the two parts, (B,T,H)
-  if (shares_normaliser()) {
-    const Result both = merge(parts.near, parts.far);
-    o = both.o;
-    if (pass.wants_core())
-      near = (parts.near.norm - both.norm).exp(), far = (parts.far.norm - both.norm).exp();
-  } else {
-    far = gate(x, parts.far.o) * far_scale_;
-    near = at::ones_like(far);
-    o = parts.near.o + parts.far.o * far.unsqueeze(-1).to(parts.far.o.scalar_type());
-  }
-  if (pass.wants_core()) {
-    pass.core.o = o;
-    set_core(parts, near, far, pass);
-  }
-  return out_(join_heads(o));
+  const Parts parts = reads_left() ? with_left(x, p.in, pass) : with_all(x, p, pass);
+  const Result both = merge(parts.near, parts.far);
+  if (pass.wants_core()) set_core(parts, both, pass);
+  return out_(join_heads(both.o));
 }
 
 }  // namespace horner

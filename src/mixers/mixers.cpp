@@ -194,8 +194,8 @@ const std::vector<MixerType>& mixers() {
           {"hybrid",
            "Hybrid",
            "2410.10254",
-           "o_t = c_t q_t S_t + sum over the last w tokens of softmax(q_t.k_s/sqrt K) v_s, S_t a "
-           "recurrence",
+           "o_t = z_t q_t S_t + (1 - z_t) sum over the last w tokens of softmax(q_t.k_s/sqrt K) "
+           "v_s, S_t a recurrence",
            "heads=16",
            {"window=5,sinks=2",
             "window=5,sinks=2,far=none,groups=2,qk_norm=true",

@@ -11,9 +11,13 @@
 //     centres        centres, far_bias          likewise; far_bias: the far tokens together weigh what softmax gives them
 //     taylor         centre, far_bias           mean of the keys; likewise
 //     linear         far_bias                   likewise
-//     gla, kda,      decay_bias, far_scale      half-life = mean distance of attention; far_scale by least squares: what
-//     mlstm                                     the window leaves of softmax's output
-//     gated_deltanet the same, and beta_bias    write strength = 1 - entropy / log T: sharp heads overwrite, flat ones average
+//     gla, kda,      mass               log weight of a far token, by weighted ridge regression on x: what softmax gives it
+//     mlstm,         decay_bias         half-life = 1, 4 or 16 mean distances of attention
+//     gated_deltanet beta_bias          delta rules: write strength 0.02, 0.1 or 0.4
+//                    far_scale, _mean   least squares: what the window's share leaves of softmax's output
+//
+// What is tried there is fitted on every other piece of the text, and the pieces between decide, for each head (mass) or key head
+// (gates). Gates of the recurrence do not depend on the token at first.
 #pragma once
 
 #include "ops/op.h"

@@ -56,7 +56,7 @@ HybridLayer::HybridLayer(
   page_slots_ = pages_ > 1 ? kPage : (slots + 63) / 64 * 64;  // attention reads 64 keys at a time
   if (F_ == 0) return;
   ones_.assign(size_t(F_), 1.f);
-  shares_normaliser() ? read_shared(find, arena) : read_added(find);
+  reads_left() ? read_shared(find, arena) : read_added(find);
 }
 
 int64_t HybridLayer::features() const {
@@ -93,7 +93,7 @@ void HybridLayer::read_shared(const Find& find, HugeArena& arena) {
 
 void HybridLayer::read_added(const Find& find) {
   const std::string second = is_delta() ? "beta" : o_.far == "mlstm" ? "input_gate" : "";
-  std::vector<at::Tensor> weights = {find("gate_weight")}, biases = {find("gate_bias")};
+  std::vector<at::Tensor> weights = {find("mass_weight")}, biases = {find("mass_bias")};
   if (!second.empty())
     weights.push_back(find(second + "_weight")), biases.push_back(find(second + "_bias"));
   const at::Tensor decay = find("decay_weight"), bias = find("decay_bias");
@@ -107,6 +107,7 @@ void HybridLayer::read_added(const Find& find) {
   }
   gate_weight_ = at::cat(weights), gate_bias_ = numbers(at::cat(biases));
   far_scale_ = numbers(find("far_scale"));
+  far_mean_ = numbers(at::constant_pad_nd(find("far_mean"), {0, padded_V_ - V_}));
 }
 
 int64_t HybridLayer::place(int64_t begin, bool wide) {

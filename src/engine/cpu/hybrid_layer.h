@@ -52,7 +52,7 @@ class HybridLayer {
   void step(int64_t g, const Token& token, std::byte* state, float* scratch) const;
 
  private:
-  // Of the queries of a head: o / l is the part's result, e^m l its share under one normaliser.
+  // Of the queries of a head: o / l is the part's result, e^m l its sum of weights.
   struct Part {
     float *m, *l, *o;  // (r), (r), (r,padded V)
   };
@@ -69,7 +69,7 @@ class HybridLayer {
     Part take_part(int64_t r, int64_t V) { return {take(r), take(r), take(r * V)}; }
   };
 
-  bool shares_normaliser() const {
+  bool reads_left() const {
     return o_.far == "centres" || o_.far == "linear" || o_.far == "taylor";
   }
   bool decays_per_key() const { return o_.far == "gla" || o_.far == "kda"; }
@@ -111,10 +111,10 @@ class HybridLayer {
   std::vector<float> centre_, term_weights_;  // taylor: (G,K), (padded F)
   std::vector<float> for_q_, for_k_;          // hedgehog: (H|G,padded K/16,K,16)
   std::vector<float> ones_;                   // (F)
-  at::Tensor gate_weight_;  // gates (H), beta or input gates (G), decays (G | rank)
+  at::Tensor gate_weight_;  // log z / n (H), beta or input gates (G), decays (G | rank)
   std::vector<float> gate_bias_;
-  std::vector<float> decay_, decay_bias_;  // per key: (G,padded K/16,rank,16), (G,padded K)
-  std::vector<float> far_scale_;           // (H)
+  std::vector<float> decay_, decay_bias_;    // per key: (G,padded K/16,rank,16), (G,padded K)
+  std::vector<float> far_scale_, far_mean_;  // (H), (H,padded V)
 };
 
 }  // namespace horner

@@ -52,24 +52,22 @@ void HybridLayer::step(int64_t g, const Token& token, std::byte* state, float* s
   auto* S = reinterpret_cast<float*>(near + near_bytes_);
   Head head{g, token, S, S + F_ * padded_V_, S + F_ * padded_V_ + padded_F_, scratch};
   // The token that leaves the window now stands in the slot of the new one.
-  const bool leaves = shares_normaliser() && token.place >= o_.window + o_.sinks;
+  const int64_t left = token.place - o_.window;
+  const bool beyond = F_ > 0 && left >= o_.sinks;  // there are far tokens
   float *k = head.take(K_), *v = head.take(padded_V_);
   std::fill_n(v, padded_V_, 0.f);
-  if (leaves) {
-    const int64_t left = token.place - o_.window;
+  if (beyond && reads_left())
     wide_ ? get<float>(near, left, k, v) : get<uint16_t>(near, left, k, v);
-  }
   wide_ ? put<float>(near, token) : put<uint16_t>(near, token);
   const Part own = head.take_part(r_, padded_V_), far = head.take_part(r_, padded_V_);
   attend_near(head, near, own);
-  if (leaves) read_left(head, k, v, far);
-  const bool adds = F_ > 0 && !shares_normaliser();
-  if (adds) read_all(head, far);
+  if (beyond && reads_left()) read_left(head, k, v, far);
+  if (F_ > 0 && !reads_left()) read_all(head, far);
   for (int64_t i = 0; i < r_; ++i) {
-    const float *o = own.o + i * padded_V_, *beyond = far.o + i * padded_V_;
-    float near_share = 1 / own.l[i], far_share = adds ? far.l[i] : 0;
-    if (leaves) {  // e^m / (e^m l + e^m' l')
-      const float bias = far_bias_[size_t(g * r_ + i)];
+    const float *o = own.o + i * padded_V_, *other = far.o + i * padded_V_;
+    float near_share = 1 / own.l[i], far_share = 0;
+    if (beyond) {  // e^m / (e^m l + e^m' l')
+      const float bias = reads_left() ? far_bias_[size_t(g * r_ + i)] : 0;
       const float m = std::max(own.m[i], far.m[i] + bias);
       const float a = std::exp(own.m[i] - m), b = std::exp(far.m[i] + bias - m);
       const float sum = a * own.l[i] + b * far.l[i];
@@ -77,12 +75,12 @@ void HybridLayer::step(int64_t g, const Token& token, std::byte* state, float* s
     }
     float* y = token.o + i * V_;
     for (int64_t c = 0; c < V_; ++c) y[c] = o[c] * near_share;
-    if (!leaves && !adds) continue;
-    for (int64_t c = 0; c < V_; ++c) y[c] += beyond[c] * far_share;
+    if (!beyond) continue;
+    for (int64_t c = 0; c < V_; ++c) y[c] += other[c] * far_share;
   }
 }
 
-// ---- under one normaliser -----------------------------------------------------------------------
+// ---- what left the window ------------------------------------------------------------------------
 
 void HybridLayer::read_centres(Head& head, const float* k, const float* v, const Part& part) const {
   float* rows =
@@ -170,7 +168,7 @@ void HybridLayer::read_left(Head& head, const float* k, const float* v, const Pa
     part.l[i] = std::max(dot_row(p + i * padded_F_, head.z, padded_F_), 1e-30f);
 }
 
-// ---- added --------------------------------------------------------------------------------------
+// ---- all tokens ----------------------------------------------------------------------------------
 
 // a = e^{-softplus(rate)} = sigmoid(-rate)
 void HybridLayer::decays(Head& head, float* a) const {
@@ -187,7 +185,7 @@ void HybridLayer::decays(Head& head, float* a) const {
   sigmoid_row(rate, padded_F_, a);
 }
 
-// part.l becomes the factor of o in the output: far_scale gate, over rms(o) where the mixer has that.
+// o = far_scale y + far_mean, y over its root mean square where the mixer has that; m = log n + the estimated log weight.
 void HybridLayer::read_all(Head& head, const Part& part) const {
   const Token& t = head.token;
   const double scale = t.far_q == t.q ? 1 / std::sqrt(double(K_)) : 1;
@@ -219,11 +217,16 @@ void HybridLayer::read_all(Head& head, const Part& part) const {
     float by = 1;
     if (o_.far == "mlstm")
       by = 1 / std::max(std::abs(dot_row(p + i * padded_F_, head.z, padded_F_)), floor);
-    const float* o = part.o + i * padded_V_;
+    float* o = part.o + i * padded_V_;
     if (o_.far == "mlstm" || o_.far == "gla")  // o by / rms(o by)
       by /= std::sqrt(by * by * dot_row(o, o, padded_V_) / float(V_) + 1e-5f);
     const int64_t h = head.g * r_ + i;
-    part.l[i] = by * far_scale_[size_t(h)] * sigmoid(gate_number(head, h));
+    by *= far_scale_[size_t(h)];
+    const float* mean = far_mean_.data() + h * padded_V_;
+    for (int64_t c = 0; c < V_; ++c) o[c] = o[c] * by + mean[c];
+    const auto far_tokens = double(t.place + 1 - o_.window - o_.sinks);
+    part.l[i] = 1;
+    part.m[i] = float(std::log(std::max(far_tokens, 1.0))) + gate_number(head, h);
   }
 }
 
