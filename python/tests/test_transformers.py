@@ -79,6 +79,30 @@ def test_beams_and_left_padding(folder: Path) -> None:
     assert torch.equal(padded[1, 2:], greedy(own, ids()[1:, 2:], 4)[0])
 
 
+def test_packed_rows_and_chosen_logits(folder: Path) -> None:
+    own = saved(folder, PATTERNS[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokens = ids(10)
+    places = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4, 5], list(range(10))])
+    logits = model(tokens, position_ids=places, use_cache=True).logits
+    for row, begin, end in ((0, 0, 4), (0, 4, 10), (1, 0, 10)):
+        torch.testing.assert_close(logits[row : row + 1, begin:end], own(tokens[row : row + 1, begin:end]))
+    torch.testing.assert_close(model(tokens, position_ids=torch.arange(10)[None]).logits, own(tokens))
+    torch.testing.assert_close(model(tokens, logits_to_keep=2).logits, own(tokens)[:, -2:])
+    torch.testing.assert_close(model(tokens, logits_to_keep=torch.tensor([3, 5])).logits, own(tokens)[:, [3, 5]])
+
+
+def test_what_our_models_do_not_take_is_refused(folder: Path) -> None:
+    saved(folder, PATTERNS[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    with pytest.raises(ValueError, match="must count from 0 in each sequence"):
+        model(ids(), position_ids=torch.tensor([[3, 4, 5, 6, 7, 8]]))
+    with pytest.raises(ValueError, match=r"attention_mask must be \(B,T\)"):
+        model(ids(), attention_mask=torch.ones(2, 1, 6, 6))
+    with pytest.raises(ValueError, match="the vocabulary is a setting"):
+        model.resize_token_embeddings(13)
+
+
 # ---- attn_implementation ------------------------------------------------------------------------
 
 
