@@ -25,7 +25,9 @@ void write_tensors(std::string path, Names names, at::TensorList tensors) {
   std::vector<std::pair<std::string, at::Tensor>> list;
   for (size_t i = 0; i < names.size(); ++i) {
     HORNER_CHECK(
-        has_memory(tensors[i]), "{} has no numbers here: it is on the meta device, or sharded", names[i]
+        has_memory(tensors[i]),
+        "{} has no numbers here: it is on the meta device, or sharded",
+        names[i]
     );
     list.emplace_back(names[i], tensors[i]);
   }
