@@ -3,6 +3,7 @@
 import importlib.abc
 import importlib.machinery
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
@@ -16,7 +17,15 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self.inner.exec_module(module)
-        self.then()
+        _attempt(self.then, module.__name__)
+
+
+def _attempt(then: Callable[[], None], name: str) -> None:
+    """A version of the package that `then` does not know can still be imported."""
+    try:
+        then()
+    except (ImportError, AttributeError, TypeError) as error:
+        warnings.warn(f"horner does not extend {name}: {error}; transformers 5 is known to work", stacklevel=2)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -37,6 +46,6 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def after_import(name: str, then: Callable[[], None]) -> None:
     if name in sys.modules:
-        then()
+        _attempt(then, name)
     else:
         sys.meta_path.insert(0, _Finder(name, then))

@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 from horner.ops import Form, attention, power
 
 KINDS = ("softmax", "window", "taylor")
+FEW = 16  # queries of taylor for which all pairs are cheaper than the recurrence
 
 
 def parse(kind: str) -> tuple[str, dict[str, Any]]:
@@ -40,6 +41,7 @@ def sdpa(
     *,
     kind: str = "softmax",
     form: Form = "auto",
+    cu_seqlens: Tensor | None = None,
 ) -> Tensor:
     """A drop-in for torch.nn.functional.scaled_dot_product_attention.
 
@@ -51,6 +53,7 @@ def sdpa(
                 two agree where Tq = Tk.)
     kind        softmax, window:window=64,sinks=4 or taylor:order=4 (the power series of softmax, cut after `order`)
     scale       1/sqrt(K) by default, for every kind
+    cu_seqlens  (n+1) ints: tokens cu_seqlens[j] .. cu_seqlens[j+1] of all rows one after the other are sequence j
     """
     if dropout_p:
         raise ValueError(f"[sdpa] takes no dropout, got dropout_p = {dropout_p}")
@@ -58,6 +61,14 @@ def sdpa(
         if x.dim() != 4:
             raise ValueError(f"[sdpa] {name} must have 4 dimensions (B,H,T,K), got {tuple(x.shape)}")
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))  # (B,T,H,K)
+    if is_causal and q.shape[1] > k.shape[1]:
+        raise ValueError(f"[sdpa] is_causal needs Tq <= Tk, got {q.shape[1]} and {k.shape[1]}")
+    if cu_seqlens is not None:
+        if attn_mask is not None or q.shape[1] != k.shape[1]:
+            raise ValueError("[sdpa] cu_seqlens takes no attn_mask, and as many queries as keys")
+        B, T, H, _ = q.shape
+        q, k, v = (x.flatten(0, 1)[None] for x in (q, k, v))
+        return _run(q, k, v, cu_seqlens, is_causal, scale, kind, form).view(B, T, H, -1).transpose(1, 2)
     if attn_mask is not None:
         return _padded(q, k, v, _tokens(attn_mask, k), is_causal, scale, kind, form).transpose(1, 2)
     return _run(q, k, v, None, is_causal, scale, kind, form).transpose(1, 2)
@@ -76,20 +87,17 @@ def _run(
     """q (B,Tq,H,K), k (B,Tk,G,K), v (B,Tk,G,V) -> (B,Tq,H,V)."""
     name, options = parse(kind)
     Tq, Tk = q.shape[1], k.shape[1]
-    if causal and Tq > Tk:
-        raise ValueError(f"[sdpa] is_causal needs Tq <= Tk, got {Tq} and {Tk}")
     if Tq > Tk:  # queries do not see each other: as many at a time as there are keys
         starts = range(0, Tq, Tk)
         pieces = [_run(q[:, i : i + Tk], k, v, None, causal, scale, kind, form) for i in starts]
         return torch.cat(pieces, 1)
+    if Tq < Tk and name == "taylor" and Tq <= FEW:
+        return _series(q, k, v, causal, scale, **options)
     state = None
-    if causal and Tq < Tk and name == "softmax":
-        past = Tk - Tq
-        seen = torch.full(k.shape[:1] + k.shape[2:3], past, dtype=torch.int64, device=k.device)
-        state = [k[:, :past].transpose(1, 2), v[:, :past].transpose(1, 2), seen]
-        k, v = k[:, past:], v[:, past:]
+    if causal and Tq < Tk and name != "taylor":
+        state, k, v = _past(k, v, Tk - Tq, **options)
     elif Tq < Tk:
-        if name == "window" and not causal:
+        if name == "window":
             raise ValueError("[sdpa] a window of both directions needs Tq = Tk")
         before = Tk - Tq if causal else 0  # causal: the queries are the last tokens
         q = pad(q, (0, 0, 0, 0, before, Tk - Tq - before))
@@ -99,6 +107,38 @@ def _run(
     else:
         o = attention(q, k, v, state, cu_seqlens, form=form, scale=scale, causal=causal, **options).o
     return o if o.shape[1] == Tq else o[:, -Tq:] if causal else o[:, :Tq]
+
+
+def _past(k: Tensor, v: Tensor, P: int, window: int = 0, sinks: int = 0) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The state of attention after the first P tokens, and the keys and values of the others."""
+    seen = torch.full(k.shape[:1] + k.shape[2:3], P, dtype=torch.int64, device=k.device)
+    first = max(0, P - window) if window else 0
+    empty = max(0, window - P)  # slots of a window that hold nothing, before the others
+    state = [x[:, first:P].transpose(1, 2) for x in (k, v)]
+    if empty:
+        state = [pad(x, (0, 0, empty, 0)) for x in state]
+    state.append(seen)
+    if sinks:
+        kept = min(P, sinks)
+        state += [pad(x[:, :kept].transpose(1, 2), (0, 0, 0, sinks - kept)) for x in (k, v)]
+    return state, k[:, P:], v[:, P:]
+
+
+def _series(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, order: int = 2
+) -> Tensor:
+    """The op `power` for a few queries: sum_s p(x_ts) v_s / sum_s p(x_ts), all pairs at once. q (B,Tq,H,K) -> (B,Tq,H,V)."""
+    B, Tq, _, K = q.shape
+    wide = torch.promote_types(q.dtype, torch.float32)
+    x = torch.einsum("btgrk,bsgk->bgrts", q.reshape(B, Tq, k.shape[2], -1, K).to(wide), k.to(wide))
+    x = x * (K**-0.5 if scale is None else scale)
+    w = torch.ones_like(x)
+    for n in range(order, 0, -1):
+        w = 1 + x / n * w  # Horner's rule for sum_n x^n / n!
+    if causal:
+        w = w.tril(k.shape[1] - Tq)
+    o = torch.einsum("bgrts,bsgv->btgrv", w / w.sum(-1, keepdim=True), v.to(wide))
+    return o.flatten(2, 3).to(v.dtype)
 
 
 def _tokens(mask: Tensor, k: Tensor) -> Tensor:
@@ -123,7 +163,7 @@ def _padded(
     kind: str,
     form: Form,
 ) -> Tensor:
-    """Rows without their padding, as a packed batch; a row at a time if queries and keys differ in number."""
+    """Rows without their padding: as a packed batch, or one at a time if queries and keys differ in number."""
     B, Tq = q.shape[:2]
     if Tq == k.shape[1]:
         inside = tokens.flatten().nonzero()[:, 0]
@@ -132,9 +172,21 @@ def _padded(
         o = _run(q, k, v, cu_seqlens, causal, scale, kind, form)[0]
         flat = torch.zeros((B * Tq, *o.shape[1:]), dtype=o.dtype, device=o.device)
         return flat.index_copy(0, inside, o).view(B, Tq, *o.shape[1:])
-    rows = []
-    for b in range(B):
-        own = tokens[b].nonzero()[:, 0]
-        one = slice(b, b + 1)
-        rows.append(_run(q[one], k[one, own], v[one, own], None, causal, scale, kind, form))
-    return torch.cat(rows)
+    o = v.new_zeros((B, Tq, q.shape[2], v.shape[3]))
+    same = bool((tokens == tokens[:1]).all())  # one cut for all rows
+    for rows in [slice(B)] if same else [slice(b, b + 1) for b in range(B)]:
+        own = tokens[rows][0]
+        asked = own[-Tq:] if causal else torch.ones_like(own[:1]).expand(Tq)
+        if bool(own.any()) and bool(asked.any()):
+            keys, queries = _places(own), _places(asked)
+            o[rows, queries] = _run(
+                q[rows, queries], k[rows, keys], v[rows, keys], None, causal, scale, kind, form
+            )
+    return o
+
+
+def _places(inside: Tensor) -> slice | Tensor:
+    """Where the mask (T) is True; a slice if that is one stretch."""
+    places = inside.nonzero()[:, 0]
+    first, n = int(places[0]), len(places)
+    return slice(first, first + n) if int(places[-1]) == first + n - 1 else places

@@ -66,6 +66,9 @@ class HornerForCausalLM(PreTrainedModel, GenerationMixin):
     def _supports_default_dynamic_cache(cls) -> bool:
         return False
 
+    def resize_token_embeddings(self, *_: Any, **__: Any) -> None:
+        raise ValueError("[horner] the vocabulary is a setting: make a horner.nn.Model(vocabulary=..) and copy the weights")
+
     def get_input_embeddings(self) -> None:
         return None
 
@@ -79,22 +82,37 @@ class HornerForCausalLM(PreTrainedModel, GenerationMixin):
         past_key_values: HornerCache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        logits_to_keep: int = 0,
+        logits_to_keep: int | Tensor = 0,
+        position_ids: Tensor | None = None,
         **_: Any,
     ) -> CausalLMOutputWithPast:
-        """attention_mask: 0 for padding, which is only taken at the beginning of a sequence or after its end."""
+        """attention_mask (B,T): 0 for padding, which is only taken at the beginning of a sequence or after its end.
+
+        position_ids (B,T): only to say where packed sequences begin, each at 0. logits_to_keep: the last so many, or places.
+        """
         B, T = input_ids.shape
+        if attention_mask is not None and attention_mask.dim() != 2:
+            raise ValueError(f"[horner] attention_mask must be (B,T), got {tuple(attention_mask.shape)}")
         tokens = None if attention_mask is None else attention_mask[:, -T:].bool()
+        begins = None
+        if position_ids is not None and past_key_values is None and tokens is None:
+            begins = _begins(position_ids, B, T)
         keeps = bool(use_cache) or past_key_values is not None
         state = (past_key_values.state if past_key_values else []) if keeps else None
-        if tokens is None or bool(tokens.all()):
+        if begins is not None:
+            keeps = False  # a state belongs to one sequence, not to a row of several
+            ends = torch.nn.functional.pad(begins, (0, 1), value=B * T).cpu()
+            logits, after = self.model(input_ids.flatten()[None], cu_seqlens=ends).view(B, T, -1), []
+        elif tokens is None or bool(tokens.all()):
             result = self.model(input_ids, state)
             logits, after = result if keeps else (result, [])
         else:
             if past_key_values is not None:
                 raise ValueError("[horner] a batch that goes on from a cache has no padding")
             logits, after = self._packed(input_ids, tokens, keeps)
-        if logits_to_keep:
+        if isinstance(logits_to_keep, Tensor):
+            logits = logits[:, logits_to_keep]
+        elif logits_to_keep:
             logits = logits[:, -logits_to_keep:]
         loss = None
         if labels is not None:
@@ -130,6 +148,18 @@ class HornerForCausalLM(PreTrainedModel, GenerationMixin):
     def save_pretrained(self, save_directory: str | os.PathLike[str], **_: Any) -> None:
         """A model folder that the program reads too."""
         folder.save(self.model, save_directory)
+
+
+def _begins(position_ids: Tensor, B: int, T: int) -> Tensor | None:
+    """Where packed sequences begin in the rows one after the other; none: each row is one sequence."""
+    places = position_ids.expand(B, T).flatten()
+    first = places == 0
+    begins = first.nonzero()[:, 0]
+    own = torch.arange(B * T, device=places.device)
+    start = torch.where(first, own, 0).cummax(0).values
+    if not bool(first.view(B, T)[:, 0].all()) or not torch.equal(places, own - start):
+        raise ValueError("[horner] position_ids must count from 0 in each sequence")
+    return None if len(begins) == B else begins
 
 
 def register_models() -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from horner.nn import Model
+from horner.nn._tensors import is_sharded, whole
 
 FORMAT_VERSION = 1
 
@@ -134,12 +135,28 @@ def config_of(model: Model) -> dict[str, Any]:
 
 
 def save(model: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Writes config.json and model.safetensors into a folder, which the program can read too."""
+    """Writes config.json and model.safetensors into a folder, which the program can read too.
+
+    Of a model that fully_shard has shared out, every process calls it, and the first one writes.
+    """
     if not isinstance(model, Model):
         raise TypeError(f"horner.save takes a horner.nn.Model, got {type(model).__name__}")
-    folder = Path(path)
+    own = model.state_dict()
+    shared = any(map(is_sharded, own.values()))
+    writes = not shared or torch.distributed.get_rank() == 0
+    state = {}
+    for name, x in own.items():
+        full = whole(x)
+        if writes:
+            state[name] = full.cpu()
+    if writes:
+        _write(model, state, Path(path))
+    if shared:
+        torch.distributed.barrier()  # the files are there for all
+
+
+def _write(model: Model, state: dict[str, Tensor], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    state = {name: x.detach() for name, x in model.state_dict().items()}
     torch.ops.horner.write_tensors(str(folder / "model.safetensors"), list(state), list(state.values()))
     beside = folder / "config.json.tmp"
     beside.write_text(json.dumps(config_of(model), indent=2) + "\n")

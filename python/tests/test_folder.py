@@ -147,3 +147,7 @@ def test_mistakes_are_one_line(run: Path, tmp_path: Path) -> None:
     refused(run, "is damaged: its checksum")
     with pytest.raises(TypeError, match=r"takes a horner\.nn\.Model, got Linear"):
         horner.save(torch.nn.Linear(1, 1), tmp_path)
+    with pytest.raises(NotImplementedError, match="meta"):
+        horner.save(horner.nn.Model(**SETTINGS, device="meta"), tmp_path)
+    with pytest.raises((RuntimeError, ValueError), match="x has no numbers here: it is on the meta device"):
+        torch.ops.horner.write_tensors(str(tmp_path / "x"), ["x"], [torch.empty(2, device="meta")])

@@ -57,6 +57,37 @@ def process(rank: int, kind: str, folder: str) -> None:
     dist.destroy_process_group()
 
 
+def process_from_meta(rank: int, folder: str) -> None:
+    """Sharded before it has weights; then drawn, saved and trained."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    torch.set_num_threads(1)
+    torch.manual_seed(rank)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
+    with torch.device("meta"):
+        net = model()
+    mixed = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    for layer in (*net.layers, net):
+        fully_shard(layer, mesh=mesh, mp_policy=mixed)
+    net.to_empty(device="cpu")
+    net.reset_parameters()  # each process would draw another seed
+    horner.save(net, f"{folder}/drawn")
+    assert torch.equal(horner.load(f"{folder}/drawn").head_weight, net.head_weight.full_tensor())
+    net.reset_parameters(seed=2)
+    horner.save(net, f"{folder}/seeded")
+    assert net(batch()).dtype == torch.bfloat16
+    train(net, batch())
+    dist.destroy_process_group()
+
+
+def test_a_sharded_model_from_the_meta_device_is_drawn_and_saved(tmp_path: Path) -> None:
+    mp.spawn(process_from_meta, (str(tmp_path),), nprocs=2)
+    for name, x in model().state_dict().items():
+        assert torch.equal(horner.load(tmp_path / "seeded").state_dict()[name], x), name
+    assert not torch.equal(horner.load(tmp_path / "drawn").head_weight, model().head_weight)
+
+
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 def test_two_processes_train_as_one(kind: str, tmp_path: Path) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -180,6 +180,17 @@ def test_a_compiled_step_returns_memory_of_its_own(window: int, sinks: int, head
         state = expected.state
 
 
+def test_a_copied_step_copies_the_cache_once() -> None:
+    """What a compiled graph calls: its state has memory of its own, without room, and nothing is copied twice."""
+    x = torch.randn(3, 1, 2001, 2, 64)
+    state = torch.ops.horner.attention(*x[:, :, :2000], final_state=True)[1]
+    with torch.profiler.profile(profile_memory=True) as profile:
+        after = torch.ops.horner.attention(*x[:, :, 2000:], state, final_state=True)[1]
+    taken = sum(max(0, event.self_cpu_memory_usage) for event in profile.events())
+    assert taken < 1.1 * (after[0].nbytes + after[1].nbytes)
+    assert all(part.untyped_storage().nbytes() == part.nbytes for part in after)
+
+
 @every_sample
 def test_plain_forms_have_second_derivatives(sample: Sample) -> None:
     inputs = with_grad(sample.inputs(B=1, T=3))

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as torch_sdpa
 
 import horner
+import horner._sdpa
 
 B, H, G, K, V = 2, 4, 2, 8, 6
 
@@ -39,12 +40,23 @@ def test_cross_attention(Tq: int, Tk: int) -> None:
     close(horner.sdpa(q, k, v), torch_sdpa(q, k, v, enable_gqa=True))
 
 
-@pytest.mark.parametrize("kind", ["softmax", "window:window=3", "window:window=3,sinks=1", "taylor:order=4"])
-def test_the_last_queries_are_those_of_the_whole(kind: str) -> None:
+@pytest.mark.parametrize("few", [0, 16])  # for taylor: by the recurrence, by all pairs
+@pytest.mark.parametrize("kind", ["softmax", "window:window=3", "window:window=3,sinks=2", "taylor:order=4"])
+def test_the_last_queries_are_those_of_the_whole(kind: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(horner._sdpa, "FEW", few)
     q, k, v = qkv()
     whole = horner.sdpa(q, k, v, is_causal=True, kind=kind)
-    for n in (1, 3):
+    for n in (1, 3, 6):
         close(horner.sdpa(q[:, :, -n:], k, v, is_causal=True, kind=kind), whole[:, :, -n:])
+
+
+@pytest.mark.parametrize("kind, most", [("window:window=8,sinks=2", 0.1), ("taylor:order=2", 1.5)])
+def test_one_query_does_not_cost_a_query_for_every_key(kind: str, most: float) -> None:
+    """Nothing is as large as all keys with a query each; a window reads its own keys alone."""
+    q, k, v = (torch.randn(1, 2, T, 8) for T in (1, 4096, 4096))
+    with torch.profiler.profile(profile_memory=True) as profile:
+        horner.sdpa(q, k, v, is_causal=True, kind=kind)
+    assert max(event.self_cpu_memory_usage for event in profile.events()) < most * k.nbytes
 
 
 def test_taylor_is_the_cut_series() -> None:
@@ -77,6 +89,32 @@ def test_padding_of_keys_alone() -> None:
     close(horner.sdpa(q, k, v, mask), torch_sdpa(q, k, v, mask[:, None, None], enable_gqa=True))
 
 
+@pytest.mark.parametrize("kind", ["softmax", "taylor:order=2", "window:window=3"])
+@pytest.mark.parametrize("hidden", [slice(0, 2), slice(5, 7), slice(6, 7)])
+def test_the_last_queries_with_padding(kind: str, hidden: slice) -> None:
+    """Queries 4 .. 6 of 7 tokens are those of the whole, also where the padding is among them."""
+    q, k, v = qkv()
+    mask = torch.ones(B, 7, dtype=torch.bool)
+    mask[1, hidden] = False
+    whole = horner.sdpa(q, k, v, mask, is_causal=True, kind=kind)
+    close(horner.sdpa(q[:, :, 4:], k, v, mask, is_causal=True, kind=kind), whole[:, :, 4:])
+    mask[0] = mask[1]  # the same for all rows
+    whole = horner.sdpa(q, k, v, mask, is_causal=True, kind=kind)
+    close(horner.sdpa(q[:, :, 4:], k, v, mask, is_causal=True, kind=kind), whole[:, :, 4:])
+    mask[1] = False
+    assert not horner.sdpa(q[:, :, 4:], k, v, mask, is_causal=True, kind=kind)[1].any()
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("kind", ["softmax", "taylor:order=2", "window:window=3"])
+def test_packed_sequences(causal: bool, kind: str) -> None:
+    q, k, v = qkv()
+    o = horner.sdpa(q, k, v, is_causal=causal, kind=kind, cu_seqlens=torch.tensor([0, 3, 7, 14]))
+    for row, begin, end in ((0, 0, 3), (0, 3, 7), (1, 0, 7)):
+        alone = [x[row : row + 1, :, begin:end] for x in (q, k, v)]
+        close(o[row : row + 1, :, begin:end], horner.sdpa(*alone, is_causal=causal, kind=kind))
+
+
 def test_gradients() -> None:
     q, k, v = (x.requires_grad_() for x in qkv(3, 5))
     assert torch.autograd.gradcheck(lambda *x: horner.sdpa(*x, is_causal=True), (q, k, v), fast_mode=True)
@@ -91,6 +129,7 @@ def test_gradients() -> None:
         ({"kind": "taylor:orders=2"}, "taylor takes order, got 'orders=2'"),
         ({"attn_mask": torch.zeros(7, 7)}, "must be boolean"),
         ({"attn_mask": torch.ones(7, 7, dtype=torch.bool)}, r"must be \(B,Tk\) = \(2,7\)"),
+        ({"attn_mask": torch.ones(2, 7, dtype=torch.bool), "cu_seqlens": torch.tensor([0, 14])}, "takes no attn_mask"),
     ],
 )
 def test_mistakes_are_one_line(options: dict[str, object], says: str) -> None:

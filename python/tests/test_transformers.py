@@ -80,6 +80,30 @@ def test_beams_and_left_padding(folder: Path) -> None:
     assert torch.equal(padded[1, 2:], greedy(own, ids()[1:, 2:], 4)[0])
 
 
+def test_packed_rows_and_chosen_logits(folder: Path) -> None:
+    own = saved(folder, PATTERNS[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokens = ids(10)
+    places = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4, 5], list(range(10))])
+    logits = model(tokens, position_ids=places, use_cache=True).logits
+    for row, begin, end in ((0, 0, 4), (0, 4, 10), (1, 0, 10)):
+        torch.testing.assert_close(logits[row : row + 1, begin:end], own(tokens[row : row + 1, begin:end]))
+    torch.testing.assert_close(model(tokens, position_ids=torch.arange(10)[None]).logits, own(tokens))
+    torch.testing.assert_close(model(tokens, logits_to_keep=2).logits, own(tokens)[:, -2:])
+    torch.testing.assert_close(model(tokens, logits_to_keep=torch.tensor([3, 5])).logits, own(tokens)[:, [3, 5]])
+
+
+def test_what_our_models_do_not_take_is_refused(folder: Path) -> None:
+    saved(folder, PATTERNS[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    with pytest.raises(ValueError, match="must count from 0 in each sequence"):
+        model(ids(), position_ids=torch.tensor([[3, 4, 5, 6, 7, 8]]))
+    with pytest.raises(ValueError, match=r"attention_mask must be \(B,T\)"):
+        model(ids(), attention_mask=torch.ones(2, 1, 6, 6))
+    with pytest.raises(ValueError, match="the vocabulary is a setting"):
+        model.resize_token_embeddings(13)
+
+
 # ---- attn_implementation ------------------------------------------------------------------------
 
 
@@ -116,6 +140,107 @@ def test_llama_by_taylor_and_window() -> None:
     torch.testing.assert_close(wide, exact, rtol=1e-4, atol=1e-5)
     narrow = llama(horner.attn_implementation("window:window=2"))(ids()).logits
     assert (narrow - exact).abs().max() > 1e-4
+
+
+def mistral(name: str) -> Any:
+    torch.manual_seed(0)
+    config = transformers.MistralConfig(
+        vocab_size=11, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, sliding_window=4, attn_implementation=name,
+    )
+    return transformers.MistralForCausalLM(config).eval()
+
+
+def packed(model: Any) -> torch.Tensor:
+    """Two sequences in each row, as a collator without padding makes them."""
+    places = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6, 0, 1, 2]])
+    return model(ids(10), position_ids=places, use_cache=False).logits
+
+
+def by_static_cache(model: Any) -> torch.Tensor:
+    """Slots after the last token are unwritten."""
+    cache = transformers.StaticCache(config=model.config, max_cache_len=16)
+    pieces = [model(x, past_key_values=cache, use_cache=True).logits for x in ids(10).split([6, 3, 1], 1)]
+    return torch.cat(pieces, 1)
+
+
+def by_growing_cache(model: Any) -> torch.Tensor:
+    cache = transformers.DynamicCache(config=model.config)
+    pieces = [model(x, past_key_values=cache, use_cache=True).logits for x in ids(10).split([2, 7, 1], 1)]
+    return torch.cat(pieces, 1)
+
+
+@pytest.mark.parametrize("call", [packed, by_static_cache, by_growing_cache])
+@pytest.mark.parametrize("make", [llama, mistral])
+def test_masks_of_transformers(make: Any, call: Any) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(call(make("horner")), call(make("eager")), rtol=1e-4, atol=1e-5)
+
+
+def test_generate_with_a_static_cache_and_padding() -> None:
+    mask = torch.ones(2, 6, dtype=torch.int64)
+    mask[1, :2] = 0
+    options: dict[str, Any] = {"max_new_tokens": 4, "do_sample": False, "cache_implementation": "static"}
+    for given in (None, mask):
+        result, expected = (
+            llama(name).generate(ids(), attention_mask=given, **options, pad_token_id=0) for name in ("horner", "eager")
+        )
+        assert torch.equal(result, expected)
+
+
+def other_mathematics(name: str) -> Any:
+    """A layer of transformers whose attention is not softmax of scaled scores alone."""
+    sizes: dict[str, Any] = {"vocab_size": 11, "num_hidden_layers": 1, "attn_implementation": "horner"}
+    heads: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 4, "head_dim": 4}
+    if name == "Gemma2":  # caps its scores
+        return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**sizes, **heads, num_key_value_heads=2))
+    if name == "GptOss":  # a learned sink beside the scores
+        more = {"num_local_experts": 2, "num_experts_per_tok": 1, "num_key_value_heads": 2}
+        return transformers.GptOssForCausalLM(transformers.GptOssConfig(**sizes, **heads, **more))
+    config = transformers.T5Config(vocab_size=11, d_model=16, d_kv=4, d_ff=32, num_layers=1, num_heads=4)
+    config._attn_implementation = "horner"
+    return transformers.T5EncoderModel(config)  # a bias of each distance
+
+
+@pytest.mark.parametrize("name, says", [("Gemma2", "softcap"), ("GptOss", "s_aux"), ("T5", "position_bias")])
+def test_other_mathematics_is_refused(name: str, says: str) -> None:
+    with pytest.raises(ValueError, match=f"has no {says}, which {name}Attention uses") as error:
+        other_mathematics(name)(ids())
+    assert "\n" not in str(error.value)
+
+
+def test_other_masks_are_refused() -> None:
+    from transformers.masking_utils import create_causal_mask
+
+    model = llama("horner")
+    x = torch.zeros(2, 6, 16)
+    blocks = torch.tensor([[-1, 0, 0, -1, -1, -1]]).expand(2, -1)  # tokens 1 and 2 see each other
+    with pytest.raises(ValueError, match="this mask is another one"):
+        create_causal_mask(model.config, x, None, None, block_sequence_ids=blocks)
+    with pytest.raises(ValueError, match="no mask function of one's own"):
+        create_causal_mask(model.config, x, None, None, and_mask_function=lambda b, h, q, k: q - k < 3)
+    with pytest.raises(ValueError, match="must be boolean"):
+        model(ids(), attention_mask=torch.zeros(2, 1, 6, 6))
+    with pytest.raises(ValueError, match="knows no taylor:order=2 in a window of 4 tokens"):
+        mistral("horner:taylor:order=2")(ids())
+    narrow = horner.attn_implementation("window:window=2")
+    assert mistral(narrow)(ids()).logits.isfinite().all()
+
+
+def test_another_version_can_still_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from horner._after_import import after_import
+
+    (tmp_path / "another_version.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def then() -> None:
+        from another_version import PreTrainedConfig  # noqa: F401
+
+    after_import("another_version", then)
+    with pytest.warns(UserWarning, match="horner does not extend another_version: cannot import name 'PreTrainedConfig'"):
+        import another_version  # noqa: F401
+    with pytest.warns(UserWarning, match="transformers 5 is known to work"):
+        after_import("another_version", then)
 
 
 def test_import_horner_does_not_import_transformers() -> None:

@@ -3,6 +3,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
+#include "core/memory.h"
 #include "io/safetensors.h"
 
 namespace horner {
@@ -22,7 +23,14 @@ void write_tensors(std::string path, Names names, at::TensorList tensors) {
       names.size() == tensors.size(), "{} names for {} tensors", names.size(), tensors.size()
   );
   std::vector<std::pair<std::string, at::Tensor>> list;
-  for (size_t i = 0; i < names.size(); ++i) list.emplace_back(names[i], tensors[i]);
+  for (size_t i = 0; i < names.size(); ++i) {
+    HORNER_CHECK(
+        has_memory(tensors[i]),
+        "{} has no numbers here: it is on the meta device, or sharded",
+        names[i]
+    );
+    list.emplace_back(names[i], tensors[i]);
+  }
   write_safetensors(path, list);
 }
 

@@ -22,6 +22,7 @@
 #include "core/memory.h"
 #include "core/options.h"
 #include "core/version.h"
+#include "ops/attention/cache.h"
 #include "ops/boxed_call.h"
 #include "ops/chunks.h"
 #include "ops/dispatch.h"
@@ -51,8 +52,8 @@ bool shares_memory(const at::Tensor& x, const std::vector<at::Tensor>& list) {
 
 enum class Cache { copied, in_place };
 
-// Copied: every output is contiguous and in memory of its own. A cache that grew in place is copied, and so are a part that
-// the call did not change and, after one token, a state that is the output.
+// Copied: every output is contiguous and in memory of its own. Copied here are a part that the call did not change and, after
+// one token, a state that is the output. A cache was copied when it became longer (CachesAreCopied).
 template <Cache kCache = Cache::copied>
 void push_result(const Result& result, const Op& op, const Call& call, Stack* stack) {
   at::Tensor o = result.o.contiguous();
@@ -87,6 +88,7 @@ struct Forward : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
+    const CachesAreCopied caches(kCache == Cache::copied);
     push_result<kCache>(run(op, call.in, call.state, call.options), op, call, stack);
   }
 };
@@ -229,6 +231,7 @@ struct AutogradForward : Boxed {
   using Boxed::Boxed;
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
     const Call call = pop_call(op, stack);
+    const CachesAreCopied caches(kCache == Cache::copied);
     const Result y = any_transformed(call, op) ? run_transformed(op, call)
                      : have_memory(op, call.in, call.state)
                          ? run(op, call.in, call.state, call.options)

@@ -61,7 +61,24 @@ def own(
             owner.register_buffer(name, value)
 
 
+def is_sharded(x: Tensor) -> bool:
+    """Whether it is a DTensor, as fully_shard makes them; without importing them."""
+    return hasattr(x, "device_mesh")
+
+
 @torch.no_grad()
 def reset(module: nn.Module, rows: Sequence[Row], values: Sequence[Tensor]) -> None:
+    """Puts the values into the tensors; into sharded ones those of the first process."""
     for row, value in zip(rows, values, strict=True):
-        get(module, row.name).copy_(value)
+        own: Any = get(module, row.name)
+        if is_sharded(own):
+            from torch.distributed.tensor import distribute_tensor
+
+            value = distribute_tensor(value.to(own.device, own.dtype), own.device_mesh, own.placements)
+        own.copy_(value)
+
+
+def whole(x: Tensor) -> Tensor:
+    """All of a sharded tensor, which every process must ask for."""
+    full: Tensor = x.full_tensor() if is_sharded(x) else x  # type: ignore[attr-defined]
+    return full.detach()

@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/memory.h"
+
 namespace horner {
 namespace {
 
 constexpr int64_t kLeastRoom = 64;  // slots
+
+thread_local bool copies = false;
 
 struct Buffer {
   at::Tensor memory;  // (B,G,capacity,X)
@@ -81,10 +85,13 @@ bool differentiable(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
+CachesAreCopied::CachesAreCopied(bool on) : before_(copies) { copies = on; }
+CachesAreCopied::~CachesAreCopied() { copies = before_; }
+
 at::Tensor extend(const at::Tensor& cache, int64_t T, int64_t keep) {
   const int64_t B = cache.size(0), G = cache.size(1), X = cache.size(3);
   const int64_t S = keep > 0 ? keep : cache.size(2) + T;
-  if (Buffer* own = buffer_of(cache)) {
+  if (Buffer* own = copies ? nullptr : buffer_of(cache)) {
     const std::optional<int64_t> end = end_of(cache, *own);
     int64_t used = end.value_or(-1);
     if (end && *end + T <= own->capacity() && own->used.compare_exchange_strong(used, *end + T)) {
@@ -93,21 +100,23 @@ at::Tensor extend(const at::Tensor& cache, int64_t T, int64_t keep) {
     }
   }
   const int64_t kept = std::min(std::max<int64_t>(0, S - T), cache.size(2));
-  const int64_t room = std::max(kLeastRoom, cache.size(2) == 0 && keep == 0 ? S / 4 : S);
+  const int64_t more = std::max(kLeastRoom, cache.size(2) == 0 && keep == 0 ? S / 4 : S);
+  const int64_t room = copies ? 0 : more;
   const at::Tensor memory =
       at::empty({B, G, S + room, X}, cache.options().requires_grad(false)).detach();
-  const Made made = make_buffer(memory, S, least_appended(cache) + T);
   const int64_t first = std::max<int64_t>(0, S - T) - kept;  // slots that hold nothing are zero
   if (first > 0) memory.narrow(2, 0, first).zero_();
   if (kept > 0) {
     memory.narrow(2, first, kept).copy_(cache.detach().narrow(2, cache.size(2) - kept, kept));
   }
+  if (copies) return memory;
+  const Made made = make_buffer(memory, S, least_appended(cache) + T);
   return view(made.storage, *made.buffer, B, G, S, 0);
 }
 
 at::Tensor append(const at::Tensor& cache, const at::Tensor& rows, int64_t keep) {
   const int64_t T = rows.size(2), S = keep > 0 ? keep : cache.size(2) + T;
-  if (differentiable(cache, rows)) {
+  if (differentiable(cache, rows) || !has_memory(cache) || !has_memory(rows)) {
     at::Tensor all = at::cat({cache, rows.to(cache.scalar_type())}, 2);
     const int64_t missing = S - all.size(2);
     if (missing > 0) all = at::constant_pad_nd(all, {0, 0, missing, 0});

@@ -19,9 +19,22 @@ namespace horner {
 // must write the last min(T, keep) slots of the result.
 at::Tensor extend(const at::Tensor& cache, int64_t T, int64_t keep);
 
-// The same, with rows (B,G,T,X) written. If a gradient is wanted it is differentiable: then
-// everything is copied.
+// The same, with rows (B,G,T,X) written. If a gradient is wanted, or a transform stands for a
+// tensor, it is made of tensor operations: then everything is copied.
 at::Tensor append(const at::Tensor& cache, const at::Tensor& rows, int64_t keep);
+
+// While it lives, caches of this thread do not grow in place: the longer one is a copy without room,
+// in memory of its own, as compiled graphs expect it.
+class CachesAreCopied {
+ public:
+  explicit CachesAreCopied(bool on);
+  CachesAreCopied(const CachesAreCopied&) = delete;
+  CachesAreCopied& operator=(const CachesAreCopied&) = delete;
+  ~CachesAreCopied();
+
+ private:
+  const bool before_;
+};
 
 bool has_room(const at::Tensor& cache);       // whether it is a view of such a buffer
 int64_t room_bytes(const at::Tensor& cache);  // bytes of its whole buffer

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
+#include "core/memory.h"
 #include "ops/attention/cache.h"
 #include "ops/attention/plain.h"
 
@@ -15,7 +16,7 @@ at::Tensor heads_first(const at::Tensor& x) { return x.transpose(1, 2); }  // (B
 bool complete(const State& state, int64_t sinks) {
   if (least_appended(state.parts[0]) >= sinks) return true;
   const at::Tensor& seen = state.parts[2];
-  return seen.is_cpu() && (seen >= sinks).all().item<bool>();
+  return seen.is_cpu() && has_memory(seen) && (seen >= sinks).all().item<bool>();
 }
 
 // Fills the sinks `old` (B,G,N,X), of which `seen` are filled, with the first of the new tokens x (B,T,G,X).
