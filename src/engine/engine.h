@@ -128,7 +128,9 @@ class Engine {
   int64_t piece_of(const Entry& entry) const;
   void read_piece();
   void step(const std::vector<int64_t>& streams, std::vector<Event>& events);
-  Event next_token(int64_t stream, std::span<const float> logits);
+  std::vector<SampledToken> next_tokens(const std::vector<int64_t>& streams);
+  SampledToken sampled(int64_t stream, std::span<const float> logits);
+  Event add_token(int64_t stream, SampledToken sampled);
   void allow(Text& text, size_t vocabulary) const;
   std::string bytes_of(Text& text, int32_t token) const;
 
