@@ -1,4 +1,4 @@
-// horner bench generate: prompts and texts of a model on this CPU, beside llama.cpp.
+// horner bench generate: prompts and texts of a model; on a CPU beside llama.cpp, on a GPU of many streams.
 #include <filesystem>
 
 #include "cli/command.h"
@@ -51,6 +51,37 @@ Table speeds(const BenchGenerateReport& report) {
   return t;
 }
 
+Table stream_speeds(const BenchGenerateReport& report) {
+  Table t{
+      {"streams",
+       "context",
+       "same bits",
+       "prompt tok/s",
+       "text tok/s",
+       "ms a step",
+       "MB a step",
+       "GB/s",
+       report.device.starts_with("CPU") ? "of read rate" : "of copy rate",
+       "state"},
+      {}};
+  for (const StreamsRow& r : report.streams) {
+    const double steps = r.text / double(r.streams);  // a second
+    t.rows.push_back(
+        {std::to_string(r.streams),
+         std::to_string(r.context),
+         r.invariant ? "yes" : "-",
+         rate(r.prompt),
+         rate(r.text),
+         fmt::format("{:.3f}", 1e3 / steps),
+         fmt::format("{:.1f}", r.bytes / 1e6),
+         fmt::format("{:.1f}", r.bytes * steps / 1e9),
+         times(r.bytes * steps, report.read_rate),
+         short_bytes(r.state_bytes)}
+    );
+  }
+  return t;
+}
+
 Table fidelities(const BenchGenerateReport& report) {
   Table t{{"program", "KL to fp32", "same top-1", "nats (fp32)", "memory"}, {}};
   const auto add = [&](const std::string& name, const Fidelity& f, double memory) {
@@ -67,8 +98,31 @@ Table fidelities(const BenchGenerateReport& report) {
   return t;
 }
 
+std::string heading_of_streams(const BenchGenerateReport& report) {
+  const BenchGenerateOptions& o = report.options;
+  return fmt::format(
+      "{} on {}: {}, {:.1f} MB of weights a step; loaded in {:.2f} s; {} {:.1f} GB/s. Text: tokens "
+      "of all streams, by the "
+      "median of {} steps after each prompt; the fastest of {} rounds. KL over {} tokens. Commit "
+      "{}, {}.",
+      std::filesystem::path(o.model).filename().string(),
+      report.device,
+      report.decoder,
+      report.weight_bytes / 1e6,
+      report.load_seconds,
+      report.device.starts_with("CPU") ? "all threads read" : "a copy moves",
+      report.read_rate / 1e9,
+      o.steps,
+      o.rounds,
+      o.kl_tokens,
+      commit(),
+      now()
+  );
+}
+
 std::string heading(const BenchGenerateReport& report) {
   const BenchGenerateOptions& o = report.options;
+  if (!report.streams.empty()) return heading_of_streams(report);
   return fmt::format(
       "{} on {}: {}, {:.1f} MB of weights a token; loaded in {:.2f} s; all threads "
       "read "
@@ -94,8 +148,15 @@ std::string heading(const BenchGenerateReport& report) {
   );
 }
 
+Table table_of(const BenchGenerateReport& report) {
+  return report.streams.empty() ? speeds(report) : stream_speeds(report);
+}
+
 void write(const BenchGenerateReport& report, const std::string& folder) {
-  const std::string path = fmt::format("{}/bench_generate_{}", folder, short_device(report.device));
+  const bool several = !report.streams.empty() && report.device.starts_with("CPU");
+  const std::string path = fmt::format(
+      "{}/bench_generate_{}{}", folder, short_device(report.device), several ? "_streams" : ""
+  );
   Json all = report.json();
   all["commit"] = commit();
   all["date"] = now();
@@ -103,7 +164,10 @@ void write(const BenchGenerateReport& report, const std::string& folder) {
   write_file(
       path + ".md",
       fmt::format(
-          "{}\n\n{}\n{}", heading(report), speeds(report).markdown(), fidelities(report).markdown()
+          "{}\n\n{}\n{}",
+          heading(report),
+          table_of(report).markdown(),
+          fidelities(report).markdown()
       )
   );
 }
@@ -137,7 +201,7 @@ std::function<int()> declare_bench_generate(CLI::App& app) {
       fmt::print(
           "{}\n\n{}\n{}",
           fitted(heading(report)),
-          fitted(speeds(report)),
+          fitted(table_of(report)),
           fitted(fidelities(report))
       );
     }

@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -244,43 +246,83 @@ void Engine::fail(int64_t stream, const std::string& why, std::vector<Event>& ev
 }
 
 void Engine::step(const std::vector<int64_t>& streams, std::vector<Event>& events) {
-  std::vector<StreamState*> states;
-  std::vector<int32_t> tokens;
+  std::vector<int64_t> writing;
   for (const int64_t stream : streams) {
     Entry& entry = at(stream);
-    if (entry.text->left == 0) {  // nothing was asked for
-      events.push_back(
-          {.stream = stream, .text = entry.text->shown.finish(), .finish = Finish::tokens}
-      );
-      entry.text.reset();
+    if (entry.text->left > 0) {
+      writing.push_back(stream);
       continue;
     }
-    states.push_back(entry.state.get());
-    tokens.push_back(entry.tokens.back());
+    events.push_back(  // nothing was asked for
+        {.stream = stream, .text = entry.text->shown.finish(), .finish = Finish::tokens}
+    );
+    entry.text.reset();
   }
-  if (states.empty()) return;
-  const at::Tensor logits = runner_->step(states, tokens);  // (n,vocabulary)
-  const auto V = size_t(logits.size(1));
-  size_t row = 0;
-  for (const int64_t stream : streams) {
-    Entry& entry = at(stream);
-    if (!entry.text) continue;
-    ++entry.read;
+  if (writing.empty()) return;
+  std::vector<std::exception_ptr> errors(writing.size());
+  std::vector<SampledToken> next = next_tokens(writing, errors);
+  for (size_t i = 0; i < writing.size(); ++i) {
     try {
-      events.push_back(next_token(stream, {logits.const_data_ptr<float>() + row++ * V, V}));
+      if (errors[i]) std::rethrow_exception(errors[i]);
+      events.push_back(add_token(writing[i], std::move(next[i])));
     } catch (const RunError& error) {
-      fail(stream, error.what(), events);
+      fail(writing[i], error.what(), events);
     }
   }
 }
 
-Event Engine::next_token(int64_t stream, std::span<const float> logits) {
+std::vector<SampledToken> Engine::next_tokens(
+    const std::vector<int64_t>& streams, std::vector<std::exception_ptr>& errors
+) {
+  const size_t n = streams.size();
+  std::vector<StreamState*> states;
+  std::vector<int32_t> tokens;
+  bool likeliest = runner_->finds_likeliest();
+  for (const int64_t stream : streams) {
+    Entry& entry = at(stream);
+    states.push_back(entry.state.get());
+    tokens.push_back(entry.tokens.back());
+    likeliest &= entry.text->sampler.takes_the_likeliest() && !entry.text->options.mask;
+  }
+  std::vector<SampledToken> next(n);
+  if (likeliest) {
+    std::vector<int32_t> ids(n);
+    runner_->step_likeliest(states, tokens, ids);
+    for (size_t i = 0; i < n; ++i) ++at(streams[i]).read, next[i].token = ids[i];
+    return next;
+  }
+  const at::Tensor logits = runner_->step(states, tokens);  // (n,vocabulary)
+  for (const int64_t stream : streams) ++at(stream).read;
+  const auto V = size_t(logits.size(1));
+  const float* const rows = logits.const_data_ptr<float>();
+  const auto sample = [&](size_t i, bool masked) {
+    if (masked != bool(at(streams[i]).text->options.mask)) return;
+    try {
+      next[i] = sampled(streams[i], {rows + i * V, V});
+    } catch (const RunError&) {
+      errors[i] = std::current_exception();
+    }
+  };
+  at::parallel_for(0, int64_t(n), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) sample(size_t(i), false);
+  });
+  for (size_t i = 0; i < n; ++i) sample(i, true);  // texts share what a mask has computed
+  return next;
+}
+
+SampledToken Engine::sampled(int64_t stream, std::span<const float> logits) {
+  Entry& entry = at(stream);
+  Text& text = *entry.text;
+  if (text.options.mask) allow(text, logits.size());
+  return text.sampler.sample(logits, entry.tokens, text.allowed);
+}
+
+Event Engine::add_token(int64_t stream, SampledToken sampled) {
   Entry& entry = at(stream);
   Text& text = *entry.text;
   Event event;
   event.stream = stream;
-  if (text.options.mask) allow(text, logits.size());
-  event.sampled = text.sampler.sample(logits, entry.tokens, text.allowed);
+  event.sampled = std::move(sampled);
   if (event.sampled.token < 0) {
     event.text = text.shown.finish();
     event.finish = text.place.complete() ? Finish::end : Finish::no_token;

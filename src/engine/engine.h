@@ -16,6 +16,7 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <map>
 
 #include "engine/runner.h"
@@ -132,8 +133,13 @@ class Engine {
   void read_piece(std::vector<Event>& events);
   void score(Entry& entry, std::span<const int32_t> read, const at::Tensor& logits) const;
   void step(const std::vector<int64_t>& streams, std::vector<Event>& events);
-  Event next_token(int64_t stream, std::span<const float> logits);
   void fail(int64_t stream, const std::string& why, std::vector<Event>& events);
+  // errors[i]: what choosing the token of streams[i] threw, if it did.
+  std::vector<SampledToken> next_tokens(
+      const std::vector<int64_t>& streams, std::vector<std::exception_ptr>& errors
+  );
+  SampledToken sampled(int64_t stream, std::span<const float> logits);
+  Event add_token(int64_t stream, SampledToken sampled);
   void allow(Text& text, size_t vocabulary) const;
   std::string bytes_of(Text& text, int32_t token) const;
 

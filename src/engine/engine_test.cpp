@@ -282,6 +282,7 @@ class ScriptRunner : public Runner {
   };
   int64_t vocabulary() const override { return kVocabulary; }
   std::string name() const override { return "script"; }
+  int64_t weight_bytes() const override { return 0; }
   std::unique_ptr<StreamState> open() override { return std::make_unique<Place>(); }
   std::unique_ptr<StreamState> fork(const StreamState& state) override {
     auto copy = std::make_unique<Place>();

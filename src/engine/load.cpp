@@ -6,6 +6,7 @@
 #include "core/file.h"
 #include "engine/cpu/cpu_runner.h"
 #include "engine/cpu/open.h"
+#include "engine/slot_runner.h"
 
 namespace horner {
 namespace {
@@ -57,21 +58,22 @@ LanguageModel load_language_model(
 }
 
 std::unique_ptr<Runner> fastest_runner(
-    const LanguageModel& loaded, const std::string& weights, bool alone
+    const LanguageModel& loaded, const std::string& weights, bool invariant, int64_t rows
 ) {
   Model& model = *loaded.model;
-  const at::Tensor first = model.parameters().front();
-  const std::string reason = !first.is_cpu() ? "the model is on a GPU" : CpuDecoder::refuses(model);
-  if (reason.empty()) {
-    return cpu_runner(cpu_decoder(loaded.opened, weights), model.options().positions);
+  const auto need = [&](std::initializer_list<const char*> types, const std::string& why) {
+    const bool known = std::find(types.begin(), types.end(), weights) != types.end();
+    HORNER_CHECK(known, "--weights {}: cannot be used here: {}", weights, why);
+  };
+  if (!model.parameters().front().is_cpu()) {
+    need({"auto", "bf16", "fp32"}, "the model is on a GPU");
+    return slot_runner(loaded.model, {rows, invariant, weights != "fp32"});
   }
-  HORNER_CHECK(
-      weights == "auto" || weights == "fp32",
-      "--weights {}: cannot be used here: {}",
-      weights,
-      reason
-  );
-  return model_runner(loaded.model, alone, first.is_cpu() ? reason : "");
+  const std::string reason = CpuDecoder::refuses(model);
+  if (reason.empty())
+    return cpu_runner(cpu_decoder(loaded.opened, weights), model.options().positions);
+  need({"auto", "fp32"}, reason);
+  return model_runner(loaded.model, invariant, reason);
 }
 
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& text) {

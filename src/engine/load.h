@@ -24,11 +24,16 @@ LanguageModel load_language_model(
     const std::string& name, at::Device device, const std::string& weights = "auto"
 );
 
-// What computes its steps fastest: on a CPU the decoder of engine/cpu where it knows the model, else Model::forward. `weights`:
-// auto (blocks of a GGUF file as they are), fp32, bf16, q8 or q4; UsageError if only auto and fp32 are possible.
-// `alone`: as in model_runner; the decoder of engine/cpu needs it not.
+// What computes its steps fastest: on a CPU the decoder of engine/cpu where it knows the model, else Model::forward; on a GPU CUDA
+// graphs of Model::forward (slot_runner.h), whose matrices become bf16.
+// `weights`: auto (on a CPU: blocks of a GGUF file as they are; on a GPU: bf16), fp32, bf16, q8 or q4; UsageError if it cannot be.
+// `invariant`: a stream has the same bits whatever steps beside it; the decoder of engine/cpu has them always.
+// `rows`: most streams in a step.
 std::unique_ptr<Runner> fastest_runner(
-    const LanguageModel& loaded, const std::string& weights = "auto", bool alone = false
+    const LanguageModel& loaded,
+    const std::string& weights = "auto",
+    bool invariant = false,
+    int64_t rows = 64
 );
 
 // The tokens of a text at the beginning of a stream. An empty text is the token that begins a document.

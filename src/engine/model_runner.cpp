@@ -120,6 +120,8 @@ class ModelRunner : public Runner {
     return note_.empty() ? name : fmt::format("{}; {}", name, note_);
   }
 
+  int64_t weight_bytes() const override { return horner::weight_bytes(*model_); }
+
   std::unique_ptr<StreamState> open() override { return std::make_unique<Row>(); }
 
   std::unique_ptr<StreamState> fork(const StreamState& state) override {
@@ -294,10 +296,24 @@ std::unique_ptr<StreamState> Runner::restore(const Tensors&) {
   throw UsageError("states of {} cannot be read", name());
 }
 
-std::unique_ptr<Runner> model_runner(
-    std::shared_ptr<Model> model, bool alone, const std::string& note
+void Runner::step_likeliest(
+    std::span<StreamState* const> states, std::span<const int32_t> tokens, std::span<int32_t> next
 ) {
-  const ModelOptions& o = model->options();
+  const at::Tensor best = step(states, tokens).argmax(-1);
+  std::copy_n(best.const_data_ptr<int64_t>(), next.size(), next.begin());
+}
+
+int64_t weight_bytes(const Model& model) {
+  int64_t bytes = 0;
+  for (const auto& parameter : model.named_parameters()) {
+    const bool rows = parameter.key() == "embedding" && !model.options().tied;
+    if (!rows) bytes += int64_t(parameter.value().nbytes());
+  }
+  return bytes;
+}
+
+void check_language_model(const Model& model) {
+  const ModelOptions& o = model.options();
   HORNER_CHECK(
       o.classes == 0 && o.output == "tokens" && o.features == 0,
       "it is no language model: {}",
@@ -305,7 +321,13 @@ std::unique_ptr<Runner> model_runner(
       : o.output != "tokens" ? fmt::format("its output is {}", o.output)
                              : "it reads numbers, not tokens"
   );
-  HORNER_CHECK(model->causal(), "it is no language model: it reads in both directions");
+  HORNER_CHECK(model.causal(), "it is no language model: it reads in both directions");
+}
+
+std::unique_ptr<Runner> model_runner(
+    std::shared_ptr<Model> model, bool alone, const std::string& note
+) {
+  check_language_model(*model);
   return std::make_unique<ModelRunner>(std::move(model), alone, note);
 }
 

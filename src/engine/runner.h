@@ -39,6 +39,8 @@ class Runner {
   virtual int64_t longest() const { return 0; }  // most tokens of a stream; 0: any number
   virtual std::string name() const = 0;          // what computes, for summaries: "fp32, CPU"
 
+  virtual int64_t weight_bytes() const = 0;      // of the weights that a step reads
+
   virtual std::unique_ptr<StreamState> open() = 0;  // nothing is read yet
   // Both go on from here; what one reads never changes the other.
   virtual std::unique_ptr<StreamState> fork(const StreamState& state) = 0;
@@ -64,7 +66,17 @@ class Runner {
   virtual at::Tensor step(
       std::span<StreamState* const> states, std::span<const int32_t> tokens
   ) = 0;
+  // The same, if only the likeliest token of each is wanted, of equals the lowest; `next` has room for n. Only if
+  // finds_likeliest(): then it costs less, since no logits leave the device.
+  virtual bool finds_likeliest() const { return false; }
+  virtual void step_likeliest(
+      std::span<StreamState* const> states, std::span<const int32_t> tokens, std::span<int32_t> next
+  );
 };
+
+// UsageError if it is no causal language model.
+void check_language_model(const Model& model);
+int64_t weight_bytes(const Model& model);  // of an embedding that is no head, a step reads a few rows
 
 // Model::forward, on the device where the model lies. The states of streams that step together are rows of one ModelState, so
 // nothing is copied while the same streams step. UsageError if it is no causal language model.

@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
 
@@ -233,6 +235,9 @@ at::Tensor Model::embed(const at::Tensor& input, ModelState& state, const Contex
   const Part part(parts::kEmbedding);
   at::Tensor x = o_.features > 0 ? input_(input.to(input_.weight.scalar_type()))
                                  : at::embedding(embedding_, input);
+  const bool sums_wider = x.scalar_type() == at::kBFloat16 && !x.is_meta() &&
+                          at::autocast::is_autocast_enabled(x.device().type());
+  if (sums_wider) x = x.to(at::kFloat);  // only products are bf16 then
   if (positions_.defined()) x = x + at::embedding(positions_, places(input, state, context));
   if (context.segments.defined()) {
     HORNER_CHECK(
@@ -271,7 +276,10 @@ at::Tensor Model::places(const at::Tensor& input, ModelState& state, const Conte
   return place;
 }
 
-at::Tensor Model::run_blocks(at::Tensor x, ModelState& state, const Context& context) {
+at::Tensor Model::run_blocks(at::Tensor x, ModelState& state, const Context& given) {
+  Context context = given;
+  if (!state.empty() && !c10::GradMode::is_enabled() && !given.cu_seqlens.defined())
+    context.rotations = std::make_shared<Rotations>();
   state.layers.resize(blocks_.size());
   at::Tensor delta;  // to be added to x
   for (size_t l = 0; l < blocks_.size(); ++l) {

@@ -108,6 +108,11 @@ TokenSampler::TokenSampler(const SamplingOptions& options) : o_(options) {
   for (const std::string& text : o_.logit_bias) bias_.push_back(read_bias(text));
 }
 
+bool TokenSampler::takes_the_likeliest() const {
+  return o_.temperature == 0 && o_.repetition_penalty == 1 && o_.presence_penalty == 0 &&
+         o_.frequency_penalty == 0 && bias_.empty() && o_.logprobs < 0;
+}
+
 SampledToken TokenSampler::sample(
     std::span<const float> logits,
     std::span<const int32_t> before,

@@ -76,6 +76,8 @@ class TokenSampler {
  public:
   // UsageError for a setting outside its range.
   explicit TokenSampler(const SamplingOptions& options);
+  // Whether its token is the one with the largest logit, and nothing else is asked.
+  bool takes_the_likeliest() const;
 
   // The token after `before`. RunError if no token is possible: all logits are -inf, or one is NaN.
   // The text begins where the sampler is first asked: tokens before that are its prompt.

@@ -81,7 +81,49 @@ class LinearsNode : public torch::autograd::Function<LinearsNode> {
   }
 };
 
+// The weights as one matrix, if they lie one after the other: as decoding in bf16 lays them.
+at::Tensor joined(const std::vector<Linear>& list) {
+  int64_t rows = 0;
+  const at::Tensor& first = list[0].weight;
+  for (const Linear& l : list) {
+    const at::Tensor& W = l.weight;
+    const bool next = W.scalar_type() == at::kBFloat16 && W.is_contiguous() &&
+                      W.size(1) == first.size(1) && !l.bias.defined() &&
+                      W.storage().is_alias_of(first.storage()) &&
+                      W.storage_offset() == first.storage_offset() + rows * first.size(1);
+    if (!next) return {};
+    rows += W.size(0);
+  }
+  return first.as_strided({rows, first.size(1)}, {first.size(1), 1});
+}
+
+std::vector<at::Tensor> project_joined(
+    const at::Tensor& x, const at::Tensor& weight, const std::vector<Linear>& list
+) {
+  const at::Tensor all = Linear{weight, {}}(x);
+  std::vector<at::Tensor> y;
+  int64_t at = 0;
+  for (const Linear& l : list) {
+    y.push_back(all.narrow(-1, at, l.weight.size(0)));
+    at += l.weight.size(0);
+  }
+  return y;
+}
+
 }  // namespace
+
+void lay_together(const std::vector<at::Tensor>& weights) {
+  int64_t rows = 0;
+  for (const at::Tensor& W : weights) rows += W.size(0);
+  const at::Tensor all = at::empty({rows, weights[0].size(1)}, weights[0].options()).detach();
+  int64_t at = 0;
+  for (at::Tensor W : weights) {
+    const at::Tensor own = all.narrow(0, at, W.size(0));
+    own.copy_(W.detach());
+    W.set_data(own);
+    at += own.size(0);
+  }
+}
 
 std::vector<at::Tensor> project_by_node(const at::Tensor& x, const std::vector<Linear>& list) {
   const Part part(parts::kProjections);
@@ -98,11 +140,14 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<Linear>& 
   std::vector<Linear> some;
   for (const Linear& l : list)
     if (l.weight.defined()) some.push_back(l);
-  const bool node = x.is_cuda() && has_memory(x) && c10::GradMode::is_enabled();
-  const std::vector<at::Tensor> all = node ? project_by_node(x, some) : std::vector<at::Tensor>();
+  const bool learns = c10::GradMode::is_enabled();
+  std::vector<at::Tensor> all;
+  if (learns && x.is_cuda() && has_memory(x)) all = project_by_node(x, some);
+  if (!learns && some.size() > 1 && has_memory(x)) {
+    if (const at::Tensor W = joined(some); W.defined()) all = project_joined(x, W, some);
+  }
   for (size_t i = 0, n = 0; i < list.size(); ++i) {
-    if (!list[i].weight.defined()) continue;
-    y[i] = node ? all[n++] : list[i](x);
+    if (list[i].weight.defined()) y[i] = all.empty() ? list[i](x) : all[n++];
   }
   return y;
 }

@@ -14,6 +14,9 @@
 
 namespace horner {
 
+// Puts weights of one width into one memory, in this order, so that bf16 projections without gradients are one product.
+void lay_together(const std::vector<at::Tensor>& weights);
+
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<Linear>& list);
 std::vector<at::Tensor> project_by_node(const at::Tensor& x, const std::vector<Linear>& list);
 

@@ -38,7 +38,8 @@ void Pass::carry(const at::Tensor& part) {
     after_.parts.push_back(part.contiguous());
     return;
   }
-  const bool whole = has_room(part) || part.storage().nbytes() <= part.nbytes();
+  const bool whole =
+      has_room(part) || is_fixed(part) || part.storage().nbytes() <= part.nbytes();
   after_.parts.push_back(whole ? part : part.clone());
 }
 
@@ -56,6 +57,11 @@ at::Tensor Pass::position(const at::Tensor& x) {
                           : at::full({y.size(0)}, y.size(1), y.options().dtype(at::kLong));
     return place;
   });
+}
+
+void Pass::skip_position(const at::Tensor& seen) {
+  carried();
+  carry(seen);
 }
 
 at::Tensor Pass::length(const at::Tensor& x) {
@@ -111,13 +117,14 @@ Result Pass::run_first(std::string_view name, Inputs in, Options options) {
 }
 
 at::Tensor Pass::delayed(const at::Tensor& x, int64_t w, size_t part) const {
-  const auto before = [&](const at::Tensor& ring, const at::Tensor& y) {  // ring (B,G,w,X)
+  const auto before = [&](const at::Tensor& ring, const at::Tensor& y) {  // ring (B,G,w|1,X)
     const at::Tensor past = ring.defined()
                                 ? ring.transpose(1, 2).to(y.scalar_type())
                                 : at::zeros({y.size(0), w, y.size(2), y.size(3)}, y.options());
     return at::cat({past, y}, 1).narrow(1, 0, y.size(1));
   };
-  const at::Tensor ring = before_.empty() ? at::Tensor() : before_.parts.at(next_ + part);
+  at::Tensor ring = before_.empty() ? at::Tensor() : before_.parts.at(next_ + part);
+  if (is_fixed(ring)) ring = oldest(ring, before_.parts.at(next_ + 2));
   if (starts_.empty()) return before(ring, x);
   std::vector<at::Tensor> each;
   for (size_t j = 0; j + 1 < starts_.size(); ++j) {

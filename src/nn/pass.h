@@ -4,12 +4,20 @@
 #include <ATen/ops/cat.h>
 
 #include <functional>
+#include <map>
+#include <memory>
 
 #include "nn/core.h"
 
 namespace horner {
 
 class Mixer;
+
+// What rope makes of the positions of one forward, by its settings: all layers stand at the same ones.
+struct Rotations {
+  std::map<std::vector<double>, std::pair<at::Tensor, at::Tensor>> made;  // cos, sin
+  at::Tensor seen;                                                        // tokens after it
+};
 
 // Sequences of different lengths are packed, never padded. With padding, a token of both directions would read it, and
 // a state would include it. A sequence may be empty; its row of the state then stays as it is.
@@ -23,6 +31,7 @@ struct Context {
   at::Tensor lengths;      // (B): tokens of each row, later ones are padding; read by Model
   at::Tensor segments;     // (B,T): segment of each token, all 0 if undefined; read by Model
   bool recompute = false;  // blocks are computed again in backward; read by Model
+  std::shared_ptr<Rotations> rotations = {};  // set by Model, for decoding
 };
 
 // One forward of a mixer. It reads the parts of the state before in order, and writes those of the state after in the
@@ -47,6 +56,8 @@ class Pass {
 
   // The position of each token in its sequence, from 0.   (B,T); (1,T) if all rows start
   at::Tensor position(const at::Tensor& x);
+  void skip_position(const at::Tensor& seen);  // only its part of the state moves on, to this
+  at::Tensor last_part() const { return after_.parts.back(); }  // that was written
   // The number of tokens in the sequence of each token.   (B,T) or (B,1)
   at::Tensor length(const at::Tensor& x);
   // The running sum of (B,T,...) over time, from the first token of the sequence.

@@ -19,6 +19,7 @@ class LastToken : public Runner {
   static constexpr int64_t kTokens = 257;
   int64_t vocabulary() const override { return kTokens; }
   std::string name() const override { return "a table"; }
+  int64_t weight_bytes() const override { return 0; }
   std::unique_ptr<StreamState> open() override { return std::make_unique<StreamState>(); }
   std::unique_ptr<StreamState> fork(const StreamState&) override { return open(); }
   int64_t bytes_after(int64_t) const override { return 64; }

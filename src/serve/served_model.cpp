@@ -77,7 +77,7 @@ std::unique_ptr<ServedModel> serve_model(
         source, token_text(tokenizer, tokenizer.begin()), token_text(tokenizer, tokenizer.end())
     );
   served->trie = std::make_shared<const TokenTrie>(tokenizer);
-  std::unique_ptr<Runner> runner = fastest_runner(loaded, o.weights, o.invariant);
+  std::unique_ptr<Runner> runner = fastest_runner(loaded, o.weights, o.invariant, o.streams);
   served->computed_by = runner->name();
   WorkerOptions w;
   w.streams = o.streams;

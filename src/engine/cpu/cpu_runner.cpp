@@ -29,6 +29,7 @@ class CpuRunner : public Runner {
   int64_t vocabulary() const override { return decoder_->vocabulary(); }
   int64_t longest() const override { return longest_; }
   std::string name() const override { return decoder_->name(); }
+  int64_t weight_bytes() const override { return decoder_->weight_bytes(); }
 
   std::unique_ptr<StreamState> open() override { return std::make_unique<PagedState>(); }
   std::unique_ptr<StreamState> fork(const StreamState& state) override {

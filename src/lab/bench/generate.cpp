@@ -39,44 +39,6 @@ double peak_memory() {
   return double(usage.ru_maxrss) * 1024;
 }
 
-// Tokens of the text, again and again until there are n.
-std::vector<int32_t> tokens_of(const BenchGenerateOptions& o, const LoadedModel& model, int64_t n) {
-  std::vector<int32_t> tokens;
-  for (const TextFile& file : find_text(o.text).files) {
-    std::string text = read_decompressed(file.path);
-    text.resize(std::min(text.size(), text.find('\n', size_t(n) * 8)));  // a token has fewer bytes
-    const std::vector<int32_t> more = model.need_tokenizer().encode(text);
-    tokens.insert(tokens.end(), more.begin(), more.end());
-    if (int64_t(tokens.size()) >= n) break;
-  }
-  if (tokens.empty()) throw DataError("the text has no tokens");
-  for (size_t i = 0; int64_t(tokens.size()) < n; ++i) tokens.push_back(tokens[i]);
-  tokens.resize(size_t(n));
-  return tokens;
-}
-
-// Bytes/s of a sum over 512 MiB by all threads, the best of 5.
-double measure_read_rate() {
-  constexpr int64_t kWords = 64 << 20;
-  const std::shared_ptr<std::byte> memory = huge_memory(kWords * 8);
-  auto* words = reinterpret_cast<uint64_t*>(memory.get());
-  std::fill(words, words + kWords, 1);
-  double best = 0;
-  std::atomic<uint64_t> all = 0;
-  for (int round = 0; round < 5; ++round) {
-    const double begin = seconds();
-    on_threads(at::get_num_threads(), [&](const Team& team) {
-      uint64_t sum[8] = {};
-      const int64_t end = team.end(kWords / 8) * 8;
-      for (int64_t i = team.begin(kWords / 8) * 8; i < end; i += 8)
-        for (int j = 0; j < 8; ++j) sum[j] ^= words[i + j];
-      for (const uint64_t part : sum) all += part;
-    });
-    best = std::max(best, double(kWords * 8) / (seconds() - begin));
-  }
-  return best;
-}
-
 struct Timed {
   double prompt, text;  // tokens/s
 };
@@ -92,23 +54,6 @@ Timed time_context(CpuDecoder& decoder, std::span<const int32_t> tokens, int64_t
     each.push_back(seconds() - start);
   }
   return {double(prompt) / read, 1 / median(each)};
-}
-
-// Logits (n,vocabulary) against those of fp32.
-Fidelity compare_logits(
-    const at::Tensor& log_p, const at::Tensor& logits, const std::vector<int32_t>& tokens
-) {
-  const int64_t n = logits.size(0);
-  Fidelity f;
-  for (int64_t i = 0; i < n; ++i) {
-    const at::Tensor p = log_p[i].to(at::kDouble);
-    const at::Tensor q = at::log_softmax(logits[i].to(at::kDouble), 0);
-    f.kl += (p.exp() * (p - q)).sum().item<double>() / double(n);
-    f.same_top1 += double(p.argmax().item<int64_t>() == q.argmax().item<int64_t>()) / double(n);
-    f.kl = std::max(f.kl, 0.0);  // rounding alone can make it negative
-    if (i + 1 < n) f.nats -= q[tokens[size_t(i) + 1]].item<double>() / double(n - 1);
-  }
-  return f;
 }
 
 // A folder that is gone at the end.
@@ -193,12 +138,68 @@ void check_options(const BenchGenerateOptions& o) {
   for (const auto& [name, value] :
        {std::pair{"steps", o.steps}, {"kl_tokens", o.kl_tokens}, {"rounds", o.rounds}})
     HORNER_CHECK(value >= 1, "--{} must be at least 1, got {}", name, value);
-  HORNER_CHECK(!o.context.empty(), "--context needs at least one number");
-  for (const int64_t context : o.context)
-    HORNER_CHECK(context >= 1, "--context must be at least 1, got {}", context);
+  for (const auto& [name, list] : {std::pair{"context", &o.context}, {"streams", &o.streams}}) {
+    HORNER_CHECK(!list->empty(), "--{} needs at least one number", name);
+    for (const int64_t n : *list) HORNER_CHECK(n >= 1, "--{} must be at least 1, got {}", name, n);
+  }
 }
 
 }  // namespace
+
+std::vector<int32_t> bench_tokens(
+    const BenchGenerateOptions& o, const LoadedModel& model, int64_t n
+) {
+  std::vector<int32_t> tokens;
+  for (const TextFile& file : find_text(o.text).files) {
+    std::string text = read_decompressed(file.path);
+    text.resize(std::min(text.size(), text.find('\n', size_t(n) * 8)));  // a token has fewer bytes
+    const std::vector<int32_t> more = model.need_tokenizer().encode(text);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    if (int64_t(tokens.size()) >= n) break;
+  }
+  if (tokens.empty()) throw DataError("the text has no tokens");
+  for (size_t i = 0; int64_t(tokens.size()) < n; ++i) tokens.push_back(tokens[i]);
+  tokens.resize(size_t(n));
+  return tokens;
+}
+
+// A sum over 512 MiB by all threads, the best of 5.
+double cpu_read_rate() {
+  constexpr int64_t kWords = 64 << 20;
+  const std::shared_ptr<std::byte> memory = huge_memory(kWords * 8);
+  auto* words = reinterpret_cast<uint64_t*>(memory.get());
+  std::fill(words, words + kWords, 1);
+  double best = 0;
+  std::atomic<uint64_t> all = 0;
+  for (int round = 0; round < 5; ++round) {
+    const double begin = seconds();
+    on_threads(at::get_num_threads(), [&](const Team& team) {
+      uint64_t sum[8] = {};
+      const int64_t end = team.end(kWords / 8) * 8;
+      for (int64_t i = team.begin(kWords / 8) * 8; i < end; i += 8)
+        for (int j = 0; j < 8; ++j) sum[j] ^= words[i + j];
+      for (const uint64_t part : sum) all += part;
+    });
+    best = std::max(best, double(kWords * 8) / (seconds() - begin));
+  }
+  return best;
+}
+
+Fidelity fidelity_of(
+    const at::Tensor& log_p, const at::Tensor& logits, const std::vector<int32_t>& tokens
+) {
+  const int64_t n = logits.size(0);
+  Fidelity f;
+  for (int64_t i = 0; i < n; ++i) {
+    const at::Tensor p = log_p[i].to(at::kDouble);
+    const at::Tensor q = at::log_softmax(logits[i].to(at::kDouble), 0);
+    f.kl += (p.exp() * (p - q)).sum().item<double>() / double(n);
+    f.same_top1 += double(p.argmax().item<int64_t>() == q.argmax().item<int64_t>()) / double(n);
+    f.kl = std::max(f.kl, 0.0);  // rounding alone can make it negative
+    if (i + 1 < n) f.nats -= q[tokens[size_t(i) + 1]].item<double>() / double(n - 1);
+  }
+  return f;
+}
 
 bool BenchGenerateReport::exact() const {
   if (options.peer.empty()) return own.kl < 0.03;
@@ -210,6 +211,12 @@ BenchGenerateReport bench_generate(
 ) {
   check_options(o);
   const c10::NoGradGuard no_graph;
+  const bool one = o.streams == std::vector<int64_t>{1};
+  const bool on_cpu = find_device(o.device).is_cpu();
+  HORNER_CHECK(
+      o.peer.empty() || (one && on_cpu), "--peer: llama.cpp is timed with one stream on a CPU"
+  );
+  if (!one || !on_cpu) return bench_streams(o, tell);
   const auto say = [&](const std::string& what) {
     if (tell) tell(what);
   };
@@ -223,7 +230,7 @@ BenchGenerateReport bench_generate(
   report.load_seconds = seconds() - begin;
   report.decoder = decoder->name(), report.weight_bytes = double(decoder->weight_bytes());
   const int64_t longest = *std::max_element(o.context.begin(), o.context.end());
-  const std::vector<int32_t> tokens = tokens_of(o, model, std::max(longest + o.steps, o.kl_tokens));
+  const std::vector<int32_t> tokens = bench_tokens(o, model, std::max(longest + o.steps, o.kl_tokens));
   HORNER_CHECK(
       o.peer.empty() || model.gguf, "--peer: llama.cpp reads GGUF files, and {} is none", o.model
   );
@@ -252,13 +259,13 @@ BenchGenerateReport bench_generate(
   ModelState state;
   const at::Tensor ids = at::tensor(tokens, at::kLong).narrow(0, 0, o.kl_tokens).unsqueeze(0);
   const at::Tensor log_p = at::log_softmax(whole.model->forward(ids, state).squeeze(0), -1);
-  report.own = compare_logits(log_p, logits, tokens);
-  report.fp32_nats = compare_logits(log_p, log_p, tokens).nats;
+  report.own = fidelity_of(log_p, logits, tokens);
+  report.fp32_nats = fidelity_of(log_p, log_p, tokens).nats;
   if (!o.peer.empty()) {
-    report.peer = compare_logits(log_p, read_logits(scratch.file("logits"), o.kl_tokens), tokens);
+    report.peer = fidelity_of(log_p, read_logits(scratch.file("logits"), o.kl_tokens), tokens);
   }
   say("read rate");
-  report.read_rate = measure_read_rate();
+  report.read_rate = cpu_read_rate();
   return report;
 }
 
@@ -283,6 +290,17 @@ Json BenchGenerateReport::json() const {
     all["peer"] = fidelity(peer);
     all["peer"]["version"] = peer_version;
     all["peer"]["memory"] = peer_memory;
+  }
+  for (const StreamsRow& row : streams) {
+    all["streams"].push_back(
+        {{"streams", row.streams},
+         {"context", row.context},
+         {"invariant", row.invariant},
+         {"prompt", row.prompt},
+         {"text", row.text},
+         {"bytes_per_step", row.bytes},
+         {"state_bytes", row.state_bytes}}
+    );
   }
   for (const GenerateRow& row : rows) {
     Json one = {

@@ -1,5 +1,6 @@
-// How fast a model reads prompts and writes text on this CPU, and how far its logits are from the model in fp32; beside
-// llama.cpp on the same GGUF file in the same run (tools/bench_generate_peer.py).
+// How fast a model reads prompts and writes text, and how far its logits are from the model in fp32; on a CPU also beside
+// llama.cpp on the same GGUF file in the same run (tools/bench_generate_peer.py), on a GPU and for several streams by what
+// `horner serve` runs (engine/load.h).
 //
 //   KL(fp32 || x) in nats, same top-1: over the first tokens of a text, each fed alone
 //   prompt    tokens/s of a prompt of so many tokens
@@ -11,6 +12,7 @@
 #include <functional>
 
 #include "core/options.h"
+#include "model/formats/formats.h"
 
 namespace horner {
 
@@ -18,6 +20,8 @@ struct BenchGenerateOptions {
   std::string model;
   std::vector<std::string> text;
   std::vector<int64_t> context = {16, 1024, 4096, 8064};
+  std::vector<int64_t> streams = {1};
+  std::string device = "auto";
   int64_t steps = 64;
   int64_t kl_tokens = 256;
   int64_t rounds = 2;
@@ -28,6 +32,8 @@ struct BenchGenerateOptions {
   void visit(Visitor&& visit) {
     visit("text", text, "files whose beginning is read; the text repeats where it is too short");
     visit("context", context, "tokens of the prompts");
+    visit("streams", streams, "texts at a time; other than 1: without a peer");
+    visit("device", device, "auto, cpu, cuda or cuda:N");
     visit("steps", steps, "tokens that are written after each prompt");
     visit("kl_tokens", kl_tokens, "tokens over which the logits are compared with fp32");
     visit("rounds", rounds, "turns that both take, one after the other; each one's fastest counts");
@@ -46,6 +52,14 @@ struct GenerateRow {
 struct Fidelity {
   double kl = 0, same_top1 = 0, nats = 0;  // nats: mean loss of the text's own tokens
 };
+// All streams of one length; a step writes a token of each.
+struct StreamsRow {
+  int64_t streams = 0, context = 0;
+  bool invariant = false;       // the same bits alone and beside others
+  double prompt = 0, text = 0;  // tokens/s: of one prompt, of all texts together
+  double bytes = 0;             // that a step reads: weights and states
+  double state_bytes = 0;       // of one stream
+};
 struct BenchGenerateReport {
   BenchGenerateOptions options;
   std::string device, decoder, peer_version;
@@ -53,14 +67,28 @@ struct BenchGenerateReport {
   double load_seconds = 0;             // file to decoder
   double memory = 0, peer_memory = 0;  // most resident bytes
   double weight_bytes = 0;             // that each token reads
-  double read_rate = 0;                // bytes/s that all threads together read of a large array
+  double read_rate = 0;  // bytes/s that all threads together read of a large array; a GPU: of a copy
   Fidelity own, peer;
   double fp32_nats = 0;
   std::vector<GenerateRow> rows;
+  std::vector<StreamsRow> streams;  // instead of rows, on a GPU or for several streams
   bool exact() const;  // KL is no worse than the peer's, or below 0.03 without one
   Json json() const;
 };
 
+// Tokens of the text, again and again until there are n.
+std::vector<int32_t> bench_tokens(
+    const BenchGenerateOptions& options, const LoadedModel& model, int64_t n
+);
+double cpu_read_rate();  // bytes/s
+// Logits (n,vocabulary) of tokens against log-probabilities (n,vocabulary) of fp32.
+Fidelity fidelity_of(
+    const at::Tensor& log_p, const at::Tensor& logits, const std::vector<int32_t>& tokens
+);
+
+BenchGenerateReport bench_streams(
+    const BenchGenerateOptions& options, const std::function<void(const std::string&)>& say
+);
 BenchGenerateReport bench_generate(
     const BenchGenerateOptions& options, const std::function<void(const std::string&)>& tell = {}
 );

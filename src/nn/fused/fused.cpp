@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/memory.h"
@@ -204,7 +205,11 @@ at::Tensor fused_swiglu(const at::Tensor& a, const at::Tensor& b) {
 }
 
 at::Tensor swiglu(const at::Tensor& a, const at::Tensor& b) {
-  return fusable({a, b}) ? fused_swiglu(a, b) : at::silu(a) * b;
+  if (!fusable({a, b})) return at::silu(a) * b;
+  if (c10::GradMode::is_enabled()) return fused_swiglu(a, b);
+  const at::Tensor x = with_rows(a), y = with_rows(b);  // two parts of one product, as they are
+  const bool same = x.strides() == y.strides();
+  return kernels_for(a).swiglu(same ? x : x.contiguous(), same ? y : y.contiguous());
 }
 
 }  // namespace horner

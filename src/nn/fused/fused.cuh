@@ -50,7 +50,8 @@ cudaError_t skip_norm_forward(const GatedNormCall&, cudaStream_t);
 cudaError_t skip_norm_backward(const GatedNormCall&, cudaStream_t);
 
 struct SwigluCall {
-  int64_t count = 0;  // numbers, a multiple of 8
+  int64_t count = 0;              // numbers, a multiple of 8
+  int64_t width = 0, stride = 0;  // forward: rows of a and b, and from one to the next; 0: no gaps
   bool bf16 = false;
   const void *a = nullptr, *b = nullptr, *dy = nullptr;
   void *y = nullptr, *da = nullptr, *db = nullptr;

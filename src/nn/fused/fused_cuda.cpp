@@ -147,8 +147,9 @@ cuda::SwigluCall swiglu_call(const at::Tensor& a, const at::Tensor& b) {
 
 at::Tensor swiglu_forward(const at::Tensor& a, const at::Tensor& b) {
   const c10::cuda::CUDAGuard device(a.device());
-  const at::Tensor y = at::empty_like(a);
+  const at::Tensor y = at::empty(a.sizes(), a.options());
   cuda::SwigluCall p = swiglu_call(a, b);
+  if (!a.is_contiguous()) p.width = a.size(-1), p.stride = a.stride(-2);
   p.y = y.mutable_data_ptr();
   C10_CUDA_CHECK(cuda::swiglu_forward(p, stream_of(a)));
   return y;

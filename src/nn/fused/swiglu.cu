@@ -11,9 +11,10 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant__ SwigluCall p) {
   const int64_t at = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * kUnit;
   if (at >= p.count) return;
+  const int64_t from = p.stride > 0 ? at / p.width * p.stride + at % p.width : at;
   float a[kUnit], b[kUnit];
-  load_unit(a, static_cast<const T*>(p.a) + at);
-  load_unit(b, static_cast<const T*>(p.b) + at);
+  load_unit(a, static_cast<const T*>(p.a) + from);
+  load_unit(b, static_cast<const T*>(p.b) + from);
 #pragma unroll
   for (int c = 0; c < kUnit; ++c) b[c] *= a[c] * sigmoid(a[c]);
   store_unit(static_cast<T*>(p.y) + at, b);

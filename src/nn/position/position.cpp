@@ -29,6 +29,17 @@ at::Tensor rope_angles(const at::Tensor& t, const at::Tensor& temperature) {
   return (t.unsqueeze(-1).to(at::kDouble) * temperature).unsqueeze(2);  // th_t = t temp
 }
 
+std::vector<double> settings_of(const PositionOptions& o) {
+  return {
+      o.base,
+      o.temperature_max,
+      o.scaling == "none" ? 0. : o.scaling == "linear" ? 1. : 2.,
+      o.scaling_factor,
+      o.scaling_low,
+      o.scaling_high,
+      double(o.scaling_length)};
+}
+
 // Rope's rotations of positions 0 .. T-1, computed once. A CUDA graph may read a table for ever, so none is ever freed;
 // lengths are powers of 2, so all together have at most twice the rows of the longest. A stream has its own tables: one that
 // another stream is still computing cannot be read. What a graph records is not computed yet, so it is not kept.
@@ -42,16 +53,7 @@ Rotation rope_table(int64_t T, int64_t P, const PositionOptions& o, at::Device d
   static auto& tables = *new std::map<Key, std::vector<Table>>();  // outlives CUDA
   const int64_t stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).id();
   const std::lock_guard<std::mutex> lock(mutex);
-  const double scaled = o.scaling == "none" ? 0 : o.scaling == "linear" ? 1 : 2;
-  const std::vector<double> spectrum = {
-      o.base,
-      o.temperature_max,
-      scaled,
-      o.scaling_factor,
-      o.scaling_low,
-      o.scaling_high,
-      double(o.scaling_length)};
-  auto& own = tables[{int(device.type()), device.index(), stream, P, spectrum}];
+  auto& own = tables[{int(device.type()), device.index(), stream, P, settings_of(o)}];
   if (own.empty() || own.back().rows < T) {
     const bool captured = device.is_cuda() && rotate_kernels().captured();
     int64_t rows = captured ? T : 64;
@@ -208,6 +210,21 @@ void Position::rotate(const at::Tensor& x, at::Tensor& q, at::Tensor& k, Pass& p
   if (o_.kind == "rope" && direct && pass.fresh() && pass.starts().empty()) {
     if (pass.context().keep_state) pass.position(x);
     return turn(rope_table(x.size(1), P_, o_, x.device()));
+  }
+  if (o_.kind == "rope" && direct && pass.context().rotations && pass.starts().empty()) {
+    Rotations& all = *pass.context().rotations;
+    std::vector<double> key = settings_of(o_);
+    key.push_back(double(P_));
+    const auto [found, missing] = all.made.try_emplace(std::move(key));
+    auto& [c, s] = found->second;
+    if (missing) {
+      const at::Tensor t = pass.position(x);
+      const Rotation made = rotation_of(rope_angles(t, rope_spectrum(P_, o_, x.device())));
+      c = made.c, s = made.s, all.seen = pass.last_part();
+    } else {
+      pass.skip_position(all.seen);
+    }
+    return turn({c, s});
   }
   const at::Tensor temperature =
       o_.kind == "rope" || o_.temperature == "rope"

@@ -16,7 +16,12 @@ Result form(const Inputs& in, const State& state, const Options& o, Saved*) {
   return compute(in, state, o);
 }
 
-void check(const Inputs&, const State&, const Options& o) {
+void check(const Inputs& in, const State& state, const Options& o) {
+  HORNER_CHECK(
+      !has_fixed_caches(state) || in.v.size(1) == 1,
+      "[attention] fixed caches take one token at a time, got {}",
+      in.v.size(1)
+  );
   HORNER_CHECK(
       o.window >= 0, "[attention] window must be at least 0 (0: no window), got {}", o.window
   );

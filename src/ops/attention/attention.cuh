@@ -16,12 +16,15 @@ struct Strided {
 };
 
 constexpr int kMostStepSplits = 128;
+// A row of fixed caches is divided by its own length alone, so it has the same bits in any batch.
+constexpr int64_t kFixedShare = 128;  // keys of a block, while kMostStepSplits blocks suffice
 
 // One token. The slots of a cache are contiguous; rows and heads have strides (t is unused).
 struct AttentionStep {
   int64_t B;
   int G, r, K, V;      // r: query heads of a group
   int64_t S;           // slots of the cache; the last of them is the newest
+  bool fixed;          // token p of a row lies in slot p mod S, and the new one is written there
   int64_t window, N;   // 0: none; sinks
   float scale, clamp;  // clamp: infinity if there is none
   Element type;

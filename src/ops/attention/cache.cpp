@@ -1,6 +1,7 @@
 #include "ops/attention/cache.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -79,6 +80,8 @@ std::optional<int64_t> end_of(const at::Tensor& x, const Buffer& buffer) {
   return x.storage_offset() / X % buffer.capacity() + x.size(2);
 }
 
+void delete_fixed(void* memory) { delete static_cast<at::Tensor*>(memory); }
+
 bool differentiable(const at::Tensor& a, const at::Tensor& b) {
   return c10::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad());
 }
@@ -126,6 +129,37 @@ at::Tensor append(const at::Tensor& cache, const at::Tensor& rows, int64_t keep)
   const int64_t written = std::min(T, S);
   all.narrow(2, S - written, written).copy_(rows.detach().narrow(2, T - written, written));
   return all;
+}
+
+at::Tensor fixed_cache(const at::Tensor& memory) {
+  c10::DataPtr data(
+      memory.data_ptr(), new at::Tensor(memory), &delete_fixed, memory.device()
+  );
+  at::Tensor cache = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(
+          c10::Storage::use_byte_size_t(), memory.nbytes(), std::move(data), nullptr, false
+      ),
+      c10::DispatchKeySet(memory.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU),
+      memory.dtype()
+  );
+  cache.unsafeGetTensorImpl()->set_sizes_contiguous(memory.sizes());
+  return cache;
+}
+
+bool is_fixed(const at::Tensor& cache) {
+  return cache.defined() && cache.has_storage() &&
+         cache.storage().data_ptr().get_deleter() == &delete_fixed;
+}
+
+at::Tensor in_order(const at::Tensor& fixed, const at::Tensor& seen) {
+  const int64_t C = fixed.size(2);
+  const at::Tensor slot = (seen.unsqueeze(-1) + at::arange(C, seen.options())).remainder(C);
+  return fixed.gather(2, slot.unsqueeze(-1).expand_as(fixed));
+}
+
+at::Tensor oldest(const at::Tensor& fixed, const at::Tensor& seen) {
+  const at::Tensor slot = seen.remainder(fixed.size(2)).unsqueeze(-1).unsqueeze(-1);  // (B,G,1,1)
+  return fixed.gather(2, slot.expand({-1, -1, 1, fixed.size(3)}));
 }
 
 bool has_room(const at::Tensor& cache) { return buffer_of(cache) != nullptr; }

@@ -36,6 +36,14 @@ class CachesAreCopied {
   const bool before_;
 };
 
+// A fixed cache stays where it is, for work that is recorded once and replayed. Token p of a row lies in slot p mod C, and the next
+// token is written there in place, one token at a time; no old state stays valid. Without a window C is more than any row has.
+at::Tensor fixed_cache(const at::Tensor& memory);  // of memory (B,G,C,X), which it keeps
+bool is_fixed(const at::Tensor& cache);            // it, or a view of it
+// Its slots in the order of other caches: slot j holds token seen - C + j. seen (B,G)
+at::Tensor in_order(const at::Tensor& fixed, const at::Tensor& seen);
+at::Tensor oldest(const at::Tensor& fixed, const at::Tensor& seen);  // slot 0 of these (B,G,1,X)
+
 bool has_room(const at::Tensor& cache);       // whether it is a view of such a buffer
 int64_t room_bytes(const at::Tensor& cache);  // bytes of its whole buffer
 int64_t least_appended(const at::Tensor& cache

@@ -6,6 +6,7 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include "core/check.h"
 #include "ops/contract.h"
 
 namespace horner {
@@ -37,6 +38,57 @@ constexpr Dims kDims{.B = 2, .T = 40, .H = 4, .G = 2, .K = 8, .V = 6};
 
 // Every window and number of sinks that a test walks.
 const std::pair<int64_t, int64_t> kWindows[] = {{0, 0}, {5, 0}, {5, 3}, {1, 2}};
+
+// Rows of different lengths in fixed caches give the o of their own states, and their token lies in its slot.
+TEST(AttentionCache, FixedCachesHoldRowsOfAnyLength) {
+  for (const auto& [window, sinks] : kWindows) {
+    const Options o = with_state(window, sinks);
+    const Inputs in = sample(kDims), a = sample(kDims, 5);
+    const int64_t seen[] = {9, 17}, slots = window > 0 ? window : 32;
+    std::vector<State> own;
+    State fixed{
+        {fixed_cache(at::zeros({2, 2, slots, 8}, in.k.options())),
+         fixed_cache(at::zeros({2, 2, slots, 6}, in.k.options())),
+         at::empty({2, 2}, at::kLong)}};
+    for (int64_t b = 0; b < 2; ++b) {
+      Inputs row = tokens(op(), in, 0, seen[b]);
+      for (at::Tensor* x : {&row.q, &row.k, &row.v}) *x = x->narrow(0, b, 1);
+      own.push_back(run(op(), row, {}, o).state);
+      fixed.parts[2][b].fill_(seen[b]);
+      for (const size_t part : {0, 1}) {
+        const at::Tensor x = (part == 0 ? row.k : row.v).transpose(1, 2);
+        for (int64_t t = 0; t < seen[b]; ++t)
+          fixed.parts[part][b].select(1, t % slots).copy_(x[0].select(1, t));
+      }
+    }
+    for (size_t part = 3; part < own[0].parts.size(); ++part)
+      fixed.parts.push_back(at::cat({own[0].parts[part], own[1].parts[part]}));
+    for (int64_t t = 0; t < 8; ++t) {
+      const Inputs token = tokens(op(), a, t, 1);
+      const Result both = run(op(), token, fixed, o);
+      EXPECT_EQ(both.state.parts[0].data_ptr(), fixed.parts[0].data_ptr());
+      EXPECT_TRUE(is_fixed(both.state.parts[0]) && !has_room(both.state.parts[0]));
+      for (int64_t b = 0; b < 2; ++b) {
+        Inputs row = token;
+        for (at::Tensor* x : {&row.q, &row.k, &row.v}) *x = x->narrow(0, b, 1);
+        const Result alone = run(op(), row, own[size_t(b)], o);
+        own[size_t(b)] = alone.state;
+        EXPECT_LE((both.o[b] - alone.o[0]).abs().max().item<double>(), 1e-12);
+        EXPECT_LE((both.norm[b] - alone.norm[0]).abs().max().item<double>(), 1e-12);
+        const at::Tensor slot = both.state.parts[0][b].select(1, (seen[b] + t) % slots);
+        EXPECT_TRUE(slot.equal(row.k[0][0]));
+        const at::Tensor ordered = in_order(both.state.parts[0], both.state.parts[2])[b];
+        const int64_t held = std::min(slots, seen[b] + t + 1);
+        EXPECT_TRUE(ordered.narrow(1, slots - held, held)
+                        .equal(own[size_t(b)].parts[0][0].narrow(
+                            1, own[size_t(b)].parts[0].size(2) - held, held
+                        )));
+      }
+      fixed = both.state;
+    }
+    EXPECT_THROW(run(op(), tokens(op(), a, 0, 2), fixed, o), UsageError);
+  }
+}
 
 TEST(AttentionCache, AStepCopiesNothing) {
   for (const auto& [window, sinks] : kWindows) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/attention/cache.h"
 #include "ops/chunks.h"
 
 namespace horner {
@@ -55,6 +56,17 @@ Result run_blocks(const Inputs& in, const State& state, const Options& o, int64_
   Result result;
   result.o = to_output(at::cat(out, -2), in);
   if (o.log_norm) result.norm = to_norm(at::cat(norm, -2));
+  if (o.final_state) result.state = attention_next_state(in, state, o);
+  return result;
+}
+
+// A token after fixed caches: o as after any others, and the token in its slot.
+Result after_fixed(const Inputs& in, const State& state, const Options& o) {
+  State ordered = state;
+  for (const size_t part : {0, 1}) ordered.parts[part] = in_order(state.parts[part], state.parts[2]);
+  Options only_o = o;
+  only_o.final_state = false;
+  Result result = run_blocks(in, ordered, only_o, 1, false);
   if (o.final_state) result.state = attention_next_state(in, state, o);
   return result;
 }
@@ -128,6 +140,7 @@ at::Tensor Visible::mask(int64_t t, int64_t C, Span s, const Options& o) const {
 }
 
 Result attention_recurrent(const Inputs& in, const State& state, const Options& o) {
+  if (has_fixed_caches(state)) return after_fixed(in, state, o);
   return run_blocks(in, state, o, 1, false);
 }
 

@@ -31,6 +31,7 @@ Visible visible_keys(const Inputs&, const State&, const Options&);
 
 State attention_zero_state(const Inputs&, const c10::SymInt& tokens, const Options&);
 State attention_next_state(const Inputs&, const State&, const Options&);
+bool has_fixed_caches(const State&);
 // The sinks after this call. If the state had all of them, they are the state's own tensors.
 struct Sinks {
   at::Tensor k, v;  // (B,G,N,K), (B,G,N,V); undefined: none

@@ -29,7 +29,17 @@ at::Tensor with_first(const at::Tensor& old, const at::Tensor& seen, const at::T
   return room.scatter(2, slot.expand_as(rows), rows).narrow(2, 0, N).contiguous();
 }
 
+// A fixed cache, into which the token x (B,1,G,X) of rows that have seen so many was written.
+at::Tensor with_token(const at::Tensor& fixed, const at::Tensor& seen, const at::Tensor& x) {
+  const at::Tensor rows = heads_first(x).to(fixed.scalar_type());  // (B,G,1,X)
+  const at::Tensor slot = seen.remainder(fixed.size(2)).unsqueeze(-1).unsqueeze(-1);
+  at::Tensor cache = fixed;
+  return cache.scatter_(2, slot.expand_as(rows), rows);
+}
+
 }  // namespace
+
+bool has_fixed_caches(const State& state) { return !state.empty() && is_fixed(state.parts[0]); }
 
 State attention_zero_state(const Inputs& in, const c10::SymInt& tokens, const Options& o) {
   const c10::SymInt B = in.k.sym_size(0), G = in.k.sym_size(2);
@@ -61,6 +71,7 @@ Sinks attention_sinks(const Inputs& in, const State& state, const Options& o) {
 State attention_next_state(const Inputs& in, const State& state, const Options& o) {
   const int64_t B = in.k.size(0), T = in.k.size(1), G = in.k.size(2);
   const auto grown = [&](const at::Tensor& x, size_t part) {
+    if (has_fixed_caches(state)) return with_token(state.parts[part], state.parts[2], x);
     const at::Tensor old =
         state.empty() ? at::empty({B, G, 0, x.size(3)}, x.options()) : state.parts[part];
     return append(old, heads_first(x), o.window);

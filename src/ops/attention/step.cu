@@ -23,6 +23,7 @@ template <class T>
 struct Row {
   const T *keys, *values, *key, *value, *sink_keys, *sink_values;
   int64_t seen, held, count;
+  int64_t turn, S;  // key `turn` and those after it lie S slots earlier
 
   __device__ Row(const AttentionStep& p, int b, int g) {
     const auto at = [&](const Strided& x) {
@@ -31,8 +32,10 @@ struct Row {
     seen = p.seen ? p.seen[int64_t(b) * p.G + g] : 0;
     held = min(seen, p.S);
     if (p.window > 0) held = min(held, p.window - 1);
-    keys = at(p.keys) + (p.S - held) * p.K;
-    values = at(p.values) + (p.S - held) * p.V;
+    const int64_t first = p.fixed ? (seen - held) % p.S : p.S - held;
+    S = p.S, turn = p.S - first;
+    keys = at(p.keys) + first * p.K;
+    values = at(p.values) + first * p.V;
     key = at(p.k);
     value = at(p.v);
     sink_keys = at(p.sink_keys);
@@ -40,10 +43,10 @@ struct Row {
     count = held + 1 + (p.N > 0 ? max(int64_t(0), min(p.N, seen - p.window + 1)) : 0);
   }
   __device__ const T* key_at(int64_t j, int K) const {
-    return j < held ? keys + j * K : j == held ? key : sink_keys + (j - held - 1) * K;
+    return j < held ? keys + (j < turn ? j : j - S) * K : j == held ? key : sink_keys + (j - held - 1) * K;
   }
   __device__ const T* value_at(int64_t j, int V) const {
-    return j < held ? values + j * V : j == held ? value : sink_values + (j - held - 1) * V;
+    return j < held ? values + (j < turn ? j : j - S) * V : j == held ? value : sink_values + (j - held - 1) * V;
   }
 };
 
@@ -176,9 +179,12 @@ struct Merged {
 
 template <class T>
 __device__ void write_token(const AttentionStep& p, const Row<T>& row, int b, int g) {
-  const auto to = [&](const Strided& y) { return static_cast<T*>(y.data) + b * y.b + g * y.h; };
-  for (int i = int(threadIdx.x); i < p.K; i += kThreads) to(p.new_key)[i] = row.key[i];
-  for (int i = int(threadIdx.x); i < p.V; i += kThreads) to(p.new_value)[i] = row.value[i];
+  const int64_t slot = p.fixed ? row.seen % p.S : 0;  // of a ring: no block reads it
+  const auto to = [&](const Strided& y, int width) {
+    return static_cast<T*>(y.data) + b * y.b + g * y.h + slot * width;
+  };
+  for (int i = int(threadIdx.x); i < p.K; i += kThreads) to(p.new_key, p.K)[i] = row.key[i];
+  for (int i = int(threadIdx.x); i < p.V; i += kThreads) to(p.new_value, p.V)[i] = row.value[i];
   if (threadIdx.x == 0) p.new_seen[int64_t(b) * p.G + g] = row.seen + 1;
 }
 
@@ -258,7 +264,9 @@ __global__ void __launch_bounds__(
   const Row<T> row(p, b, g);
   Own own(p, static_cast<const T*>(p.q.data) + b * p.q.b + first_head * p.q.h, heads, lane);
 
-  const int64_t share = (row.count + p.splits - 1) / p.splits, first = split * share;
+  const int splits = p.fixed ? kMostStepSplits : p.splits;
+  const int64_t share = max((row.count + splits - 1) / splits, p.fixed ? kFixedShare : int64_t(1));
+  const int64_t first = split * share;
   const int64_t end = min(row.count, first + share);
   for (int64_t from = first; from < end; from += kGroups * Own::kAhead)
     own.read(p, row, from + group, end, lane);

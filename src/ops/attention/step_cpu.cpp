@@ -280,7 +280,8 @@ Result run_step(const Inputs& in, const State& state, const Options& o) {
 
 }  // namespace
 
-std::string attention_step_cpu_refuses(const Inputs& in, const State&, const Options& o) {
+std::string attention_step_cpu_refuses(const Inputs& in, const State& state, const Options& o) {
+  if (has_fixed_caches(state)) return "it takes no fixed caches";
   if (in.q.size(1) != 1 || in.cu_seqlens.defined() || in.lengths.defined())
     return "it takes one token";
   if (!o.causal) return "it reads the past";

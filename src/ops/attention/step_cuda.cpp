@@ -65,6 +65,7 @@ cuda::Strided cache(const at::Tensor& x) { return {x.data_ptr(), x.stride(0), 0,
 State next_state(const Inputs& in, const State& state, const Options& o) {
   const int64_t B = in.k.size(0), G = in.k.size(2);
   const auto grown = [&](size_t part, const at::Tensor& x) {
+    if (has_fixed_caches(state)) return state.parts[part];
     const at::Tensor none = at::empty({B, G, 0, x.size(3)}, x.options().requires_grad(false));
     return extend(state.empty() ? none : state.parts[part], 1, o.window);
   };
@@ -85,6 +86,11 @@ int splits_of(int64_t rows, int64_t S, int r) {
                          int64_t(at::cuda::getCurrentDeviceProperties()->multiProcessorCount);
   const int64_t most = std::clamp<int64_t>(S / kLeastShare, 1, cuda::kMostStepSplits);
   return int(std::clamp<int64_t>(std::max(wanted / rows, S / kShare), 1, most));
+}
+
+int most_splits(int64_t keys) {  // of a row of fixed caches
+  const int64_t most = (keys + cuda::kFixedShare - 1) / cuda::kFixedShare;
+  return int(std::clamp<int64_t>(most, 1, cuda::kMostStepSplits));
 }
 
 // Counters that are zero, and that the kernel leaves zero. Calls on one stream share theirs, since
@@ -168,6 +174,7 @@ Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
     values = readable_cache(state.parts[1]);
     seen = state.parts[2].contiguous();
     p.S = keys.size(2);
+    p.fixed = has_fixed_caches(state);
     p.keys = cache(keys);
     p.values = cache(values);
     p.seen = seen.data_ptr<int64_t>();
@@ -182,8 +189,8 @@ Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
   Result y;
   if (o.final_state) {
     y.state = next_state(in, state, o);
-    p.new_key = newest(y.state.parts[0]);
-    p.new_value = newest(y.state.parts[1]);
+    p.new_key = p.fixed ? p.keys : newest(y.state.parts[0]);
+    p.new_value = p.fixed ? p.values : newest(y.state.parts[1]);
     p.new_seen = y.state.parts[2].data_ptr<int64_t>();
   }
   y.o = at::empty({B, 1, H, V}, v.options());
@@ -194,7 +201,7 @@ Result step(const Inputs& in, const State& state, const Options& o, Saved*) {
   }
   const cudaStream_t stream = at::cuda::getCurrentCUDAStream(v.device().index());
   const int64_t heads = cuda::attention_step_heads(p.r), rows = B * G * ((p.r + heads - 1) / heads);
-  p.splits = splits_of(rows, p.S, p.r);
+  p.splits = p.fixed ? most_splits(p.S + p.N) : splits_of(rows, p.S, p.r);
   at::Tensor partial, arrived;
   if (p.splits > 1) {
     partial = at::empty({rows, p.splits, heads, V + 2}, v.options().dtype(at::kFloat));
