@@ -17,6 +17,7 @@ class Fragile : public Runner {
   explicit Fragile(int64_t refusals) : refusals_(refusals) {}
   int64_t vocabulary() const override { return 257; }
   std::string name() const override { return "zeros"; }
+  int64_t weight_bytes() const override { return 0; }
   std::unique_ptr<StreamState> open() override {
     if (refusals_-- > 0) throw std::runtime_error("no memory on the device");
     return std::make_unique<StreamState>();
