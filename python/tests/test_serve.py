@@ -252,7 +252,7 @@ def test_a_damaged_state_is_refused_by_its_name(models: dict[str, Path], tmp_pat
         assert damaged != whole
         file.write_bytes(damaged)
         done = subprocess.run([PROGRAM, "serve", models["gla"], "--port", "0", "--states", tmp_path],
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, timeout=100)  # with another number of threads, too
         assert done.returncode == 3 and words in done.stderr and done.stderr.count("\n") == 1
 
 

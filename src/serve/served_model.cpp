@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <regex>
 
 #include "core/check.h"
 #include "core/device.h"
@@ -22,9 +23,10 @@ std::string token_text(const Tokenizer& tokenizer, std::optional<int32_t> id) {
   return id ? tokenizer.token(*id) : "";
 }
 
-// Tells models apart whose states must not be mixed: the weights, and who computes with them.
+// Tells models apart whose states must not be mixed: the weights, and who computes with them. With another number of threads a
+// state is the same.
 std::string fingerprint_of(const std::string& model, const Runner& runner) {
-  std::string text = runner.name();
+  std::string text = std::regex_replace(runner.name(), std::regex(", [0-9]+ threads?"), "");
   for (const std::string& file : weight_files(model)) text += "\n" + xxh128_of_file(file);
   return xxh128(text);
 }

@@ -72,7 +72,7 @@ def program() -> Path:
 def sanitizer() -> str:
     """The library of the sanitizers that the program was built with (HORNER_PRESET=asan, asan-clang); empty: none."""
     needed = subprocess.run(["ldd", program()], capture_output=True, text=True).stdout
-    return next((line.split()[2] for line in needed.splitlines() if "asan" in line), "")
+    return next((line.split()[2] for line in needed.splitlines() if "asan" in line.split()[0]), "")
 
 
 def command(out: Path, *more: str) -> list[str]:

@@ -112,7 +112,7 @@ TEST(ScoreSequences, RefuseASequenceWithNothingToScore) {
 TEST(ScoreSequences, RefuseAModelWhoseProbabilitiesAreNoNumbers) {
   const auto good = model_of("gla", 1), bad = model_of("gla", 1);
   const c10::NoGradGuard no_graph;
-  bad->parameters()[0].view(-1)[0].fill_(std::nan(""));
+  bad->parameters()[0].fill_(std::nan(""));
   const auto sequences = sequences_of({9});
   EXPECT_THROW(scores_of(*bad, nullptr, sequences, 64), RunError);
   EXPECT_THROW(scores_of(*good, bad.get(), sequences, 64), RunError);
