@@ -130,6 +130,11 @@ def _short_conv(
     return y.mT, after.mT
 
 
+def _empty(size: list[int], physical_layout: list[int], *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    """Memory that is written next; ONNX has no operator without values."""
+    return torch.zeros(size, dtype=dtype)
+
+
 def export(
     module: torch.nn.Module,
     args: tuple[Any, ...],
@@ -154,6 +159,7 @@ def export(
     table[torch.ops.horner.linear.default] = _linear
     table[torch.ops.horner.delta.default] = _delta
     table[torch.ops.horner.short_conv.default] = _short_conv
+    table[torch.ops.aten.empty_permuted.default] = _empty
     program = torch.export.export(module, args, dynamic_shapes=dynamic_shapes).run_decompositions(table)
     for node in program.graph.nodes:
         if getattr(node.target, "namespace", "") == "horner":

@@ -322,6 +322,14 @@ def test_model_compiled_exported_copied_meta() -> None:
     assert torch.equal(empty(ids()), y)
 
 
+def test_a_mixer_of_a_model_is_not_replaced_in_silence() -> None:
+    model = small_model(pattern=["softmax:heads=2"])
+    model.layer_0.mixer = horner.nn.Taylor(D, heads=2)  # the same names and shapes
+    with pytest.raises(ValueError, match=r"layer_0 runs softmax:heads=2: its mixer cannot be replaced") as error:
+        model(ids())
+    assert "\n" not in str(error.value)
+
+
 def test_dropout_only_in_training() -> None:
     model = small_model(dropout=0.5)
     assert not torch.equal(model(ids()), model(ids()))

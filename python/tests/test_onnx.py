@@ -137,6 +137,16 @@ def test_layers_keep_their_convolution(spec: str) -> None:
             np.testing.assert_allclose(got, want.numpy(), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("spec", ["gla:heads=2", "retnet:heads=2", "metala:heads=2", "kda:heads=2", "deltanet:heads=2"])
+def test_a_layer_around_one_recurrence(spec: str) -> None:
+    layer = horner.nn.Mixer(spec, 16, seed=1).eval()
+    x = torch.randn(2, 7, 16, generator=torch.Generator().manual_seed(1))
+    model = horner.onnx.export(layer, (x,))
+    assert sum(node.op_type == "LinearAttention" for node in model.graph.node) == 1
+    (y,) = ReferenceEvaluator(model).run(None, {model.graph.input[0].name: x.numpy()})
+    np.testing.assert_allclose(y, layer(x).detach().numpy(), rtol=2e-5, atol=2e-5)
+
+
 def test_convolutions_of_onnx() -> None:
     """What onnx says that a CausalConvWithState gives is what our op gives."""
     cases = [c for c in node_cases._NodeTestCases if c.model.graph.node[0].op_type == "CausalConvWithState"]

@@ -1,6 +1,9 @@
 """The ops as PyTorch sees them: schema, autograd, compile, autocast, packed batches, errors."""
 
 import inspect
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -384,6 +387,23 @@ def test_check_finds_a_sum_of_weights_that_is_not_positive() -> None:
     horner.linear(q, k.abs(), q, norm="sum", check=True)
     first = horner.linear(q, k.abs(), q, norm="sum", final_state=True)
     horner.linear(q, -k.abs()[:, :1].expand(1, 3, 1, 2) / 9, q, state=first.state, norm="sum", check=True)
+
+
+def test_the_environment_turns_checks_on() -> None:
+    """For every call and for the calls inside of layers; check=False is stronger."""
+    program = (
+        "import torch, horner\n"
+        "x = torch.ones(1, 2, 1, 2)\n"
+        "horner.linear(x, x, x, x[..., 0], check=False)\n"
+        "layer = horner.nn.DeltaNet(8, heads=2)\n"
+        "layer(torch.randn(1, 3, 8))\n"
+        "horner.linear(x, x, x, x[..., 0])\n"
+    )
+    for value, says in (("1", "[linear] g is a log-decay and must be at most 0, got 1 at b,t,h = (0,0,0)"), ("0", "")):
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"HORNER_CHECK": value}
+        )
+        assert (done.returncode != 0) == bool(says) and says in done.stderr, done.stderr
 
 
 @every_sample

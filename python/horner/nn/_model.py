@@ -29,6 +29,7 @@ class Block(nn.Module):
         super().__init__()
         self.options, self.layer = options, layer
         self.mixer = mixer
+        self._spec = mixer.spec
         self._rows = tuple(rows)
 
     def forward(
@@ -43,6 +44,10 @@ class Block(nn.Module):
         window: int | None = None,
     ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
         """x (B,T,D) -> (x, delta, state after): the layer's output is x + delta, or x if there is none."""
+        if getattr(self.mixer, "spec", None) != self._spec:
+            raise ValueError(
+                f"[model] layer_{self.layer} runs {self._spec}: its mixer cannot be replaced; make a Model with another pattern"
+            )
         result: tuple[Tensor, Tensor | None, list[Tensor]] = torch.ops.horner.block_forward(
             self.options,
             self.layer,
