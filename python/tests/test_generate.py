@@ -211,14 +211,14 @@ def test_demo(tmp_path: Path) -> None:
         assert f"--- {mixer}, step 4 of 4\nROMEO:" in done.stdout
     page = (tmp_path / "demo/demo.html").read_text()
     for piece in ("What this page shows", "What they write", "ROMEO:", "State of one stream", "Speed of writing",
-                  "./horner generate", "<math", "<ol class=\"tokens\">", " nats per byte, after 8192 tokens"):
+                  "./horner generate", "<math", "<ol class=\"tokens\">", " nats per byte (less is better). After 8192 tokens it keeps"):
         assert piece in page
     assert not re.search(r'(src|href)="(?!#|data:)', page)  # one file, no network
     again = run(*words, "--json")  # the finished runs are read
     made = json.loads(again.stdout)
     softmax, recurrent = made["mixers"]
     assert softmax["result"]["steps"] == 4 and softmax["samples"]
-    shown = re.search(r"softmax: loss ([\d.]+)", done.stdout)
+    shown = re.search(r"softmax has a loss of ([\d.]+) ", done.stdout)
     assert shown and f"4, nats per byte {shown[1]}" in page  # the chart's unit is the verdict's
     assert recurrent["speeds"][0]["state_bytes"] == recurrent["speeds"][-1]["state_bytes"]
     assert softmax["speeds"][0]["state_bytes"] < softmax["speeds"][-1]["state_bytes"]

@@ -12,7 +12,8 @@ TEST(RichText, CodeLinksAndPowers) {
       rich("Theory (arXiv:2512.11784)"),
       "Theory (<a href=\"https://arxiv.org/abs/2512.11784\">arXiv:2512.11784</a>)"
   );
-  EXPECT_EQ(rich("arXiv:own"), "arXiv:own");
+  EXPECT_EQ(rich("arXiv:251.11784, 10:30"), "arXiv:251.11784, 10:30");
+  EXPECT_EQ(rich("gla:heads=2,norm=l2"), "gla:<wbr>heads=2,<wbr>norm=l2");  // a phone is narrow
   EXPECT_EQ(raised("falls like L^-1, T^12, e^x"), "falls like L⁻¹, T¹², e^x");
   EXPECT_EQ(rich("<b>^2"), "&lt;b&gt;²");
 }

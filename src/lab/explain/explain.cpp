@@ -134,7 +134,7 @@ Explanation explain(const std::string& mixer, const ExplainOptions& given) {
   Explanation e = explain_mixer(
       *make_mixer(spec, o.D), find_mixer(spec.name), at::randn({1, o.T, o.D}, at::kDouble)
   );
-  e.mixer = mixer;  // with the settings that were asked for
+  e.mixer = spec.text();  // with the settings that were asked for
   return e;
 }
 

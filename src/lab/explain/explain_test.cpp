@@ -14,11 +14,12 @@ TEST(Explain, EveryMixer) {
   for (const MixerType& type : mixers()) {
     ExplainOptions o;
     o.T = 12;
-    const Explanation e = explain(fmt::format("{}:{}", type.name, type.variants[0]), o);
+    const std::string spec = fmt::format("{}:{}", type.name, type.variants[0]);
+    const Explanation e = explain(spec, o);
     EXPECT_GT(e.parameter_count, 0) << type.name;
     EXPECT_EQ(e.map.size(), 144u) << type.name;
     EXPECT_EQ(e.transition.size(), 5u) << type.name;
-    EXPECT_EQ(Json::parse(e.json().dump())["mixer"], std::string(type.name));
+    EXPECT_EQ(Json::parse(e.json().dump())["mixer"], MixerSpec::parse(spec).text());
   }
 }
 
