@@ -194,3 +194,18 @@ def test_mistakes_are_one_line(teacher: Path, tmp_path: Path) -> None:
     for model, line in [("src/model/formats/goldens/bert", "is not a language model"), (tmp_path / "none", "is no folder")]:
         done = run("convert", model, *window, "--out", tmp_path / "no")
         assert done.returncode == 3 and line in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_it_says_what_both_models_write(teacher: Path, tmp_path: Path) -> None:
+    """With a window that holds everything the student is its teacher; with a narrow one its texts part from the teacher's."""
+    found = {}
+    for window in (4096, 2):
+        done = convert(teacher, tmp_path / str(window), "--to", f"window:window={window}", "--needles", 2, "--texts", 4, "--json")
+        assert done.returncode == 0, done.stderr
+        found[window] = json.loads(done.stdout)
+        assert [n["T"] for n in found[window]["needle"]] == [128, 256, 512, 1024]
+    whole, narrow = found[4096]["generated"], found[2]["generated"]
+    assert whole == {"texts": 4, "prompt": 64, "tokens": 32, "same_texts": 1.0, "tokens_before_first_difference": 32.0}
+    assert narrow["tokens_before_first_difference"] < 32
+    assert all(n["student"] == n["teacher"] for n in found[4096]["needle"])
+    assert "What it writes" in (tmp_path / "2/certificate.html").read_text()

@@ -38,6 +38,28 @@ std::vector<std::string> row(const ConvertStep& s) {
       fmt::format("{:.1f} %", 100 * s.same_top)};
 }
 
+void print_written(const Certificate& c) {
+  if (c.generated) {
+    const GeneratedMatch& g = *c.generated;
+    const std::string line = fmt::format(
+        "{} texts of {} tokens by both: {:.1f} tokens before the first difference, {:.0f} % equal.",
+        g.texts,
+        g.tokens,
+        g.prefix,
+        100 * g.same_texts
+    );
+    fmt::print("{}\n", fitted(line));
+  }
+  for (const NeedleRecall& n : c.needles)
+    fmt::print(
+        "Numbers found in {} tokens: {:.0f} %, the teacher {:.0f} %, of {}.\n",
+        n.T,
+        100 * n.student,
+        100 * n.teacher,
+        n.asked
+    );
+}
+
 void print(const Certificate& c, const std::string& folder) {
   fmt::print("{}\n\n", fitted(certificate_verdict(c)));
   Table table{{"student", "tokens", "KL", "perplexity", "change", "same top"}, {}};
@@ -49,6 +71,7 @@ void print(const Certificate& c, const std::string& folder) {
   add_part("its window only", c.window_only);
   add_part("its state only", c.state_only);
   fmt::print("{}\n", fitted(table));
+  print_written(c);
   if (c.planning) {
     Table plans{{"plan", "softmax layers", "KL", "state"}, {}};
     for (const LayerPlan& p : c.planning->tried)

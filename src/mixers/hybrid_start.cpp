@@ -113,13 +113,14 @@ std::vector<std::pair<at::Tensor, at::Tensor>> ridge_regression(
   const at::Tensor share = (weight / weight.sum().clamp_min(kLeast)).unsqueeze(1);
   const at::Tensor mean_x = (share * x).sum(0), mean_y = (share.squeeze(1) * y).sum();
   const at::Tensor around = x - mean_x, weighted = share * around;
-  const at::Tensor A = at::matmul(around.t(), weighted).to(at::kDouble);  // (D,D)
-  const at::Tensor b = at::matmul(weighted.t(), (y - mean_y).unsqueeze(1)).to(at::kDouble);
+  const auto on_cpu = [](const at::Tensor& z) { return z.to(at::kCPU, at::kDouble); };
+  const at::Tensor A = on_cpu(at::matmul(around.t(), weighted));  // (D,D)
+  const at::Tensor b = on_cpu(at::matmul(weighted.t(), (y - mean_y).unsqueeze(1)));
   const at::Tensor unit = A.diagonal().mean().clamp_min(kLeast) * at::eye(A.size(0), A.options());
   std::vector<std::pair<at::Tensor, at::Tensor>> list;
   for (const double ridge : kRidges) {
     const at::Tensor L = at::linalg_cholesky(A + ridge * unit);
-    const at::Tensor w = at::cholesky_solve(b, L).squeeze(1).to(x.scalar_type());
+    const at::Tensor w = at::cholesky_solve(b, L).squeeze(1).to(x.options());
     list.emplace_back(w, mean_y - (mean_x * w).sum());
   }
   return list;

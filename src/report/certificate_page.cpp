@@ -202,6 +202,39 @@ Section state_section(const Certificate& c) {
   return {"What was won", figure(state_chart(c)) + sortable(sizes)};
 }
 
+Section written_section(const Certificate& c) {
+  std::string body;
+  if (c.generated) {
+    const GeneratedMatch& g = *c.generated;
+    body += paragraph(fmt::format(
+        "Both models went on from {} prompts of {} tokens, always with the likeliest token. Of the "
+        "{} "
+        "tokens of a text, {:.1f} came before the first difference, on average; {:.0f} % of the "
+        "texts were equal.",
+        g.texts,
+        g.prompt,
+        g.tokens,
+        g.prefix,
+        100 * g.same_texts
+    ));
+  }
+  if (c.needles.empty()) return {"What it writes", body};
+  SortTable table{
+      {"tokens", {"converted found", Better::higher}, {"teacher found", Better::higher}, "asked"},
+      {}};
+  for (const NeedleRecall& n : c.needles)
+    table.rows.push_back(
+        {{std::to_string(n.T), double(n.T)},
+         {fmt::format("{:.0f} %", 100 * n.student), n.student},
+         {fmt::format("{:.0f} %", 100 * n.teacher), n.teacher},
+         {std::to_string(n.asked), double(n.asked)}}
+    );
+  return {
+      "What it writes",
+      body + paragraph("A number is said somewhere in a text and asked for at its end.") +
+          sortable(table)};
+}
+
 std::string kept_words(const Certificate& c) {
   return c.kept.empty() ? "no softmax layer"
                         : fmt::format("{} of {} layers softmax", c.kept.size(), c.layers);
@@ -272,6 +305,7 @@ Page certificate_page(const Certificate& c) {
   page.sections.push_back(score_section(c));
   if (c.training_tokens() > 0) page.sections.push_back(steps_section(c));
   if (!c.heads.empty()) page.sections.push_back(heads_section(c));
+  if (c.generated || !c.needles.empty()) page.sections.push_back(written_section(c));
   page.sections.push_back(state_section(c));
   if (c.planning)
     page.sections.push_back(

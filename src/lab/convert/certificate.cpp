@@ -172,6 +172,8 @@ Json Certificate::json() const {
       {"score", json_of(score)}};
   if (window_only) json["window_only"] = json_of(*window_only);
   if (state_only) json["state_only"] = json_of(*state_only);
+  if (generated) json["generated"] = generated->json();
+  for (const NeedleRecall& n : needles) json["needle"].push_back(n.json());
   json["state"] = sizes;
   if (planning) json["planning"] = planning->json();
   json["heads"] = errors;

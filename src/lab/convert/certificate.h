@@ -1,6 +1,7 @@
 // What a conversion lost: measured on a text that it was not calibrated on, and bounded for each head.
 #pragma once
 
+#include "lab/convert/generated.h"
 #include "lab/convert/plan.h"
 #include "lab/score/score.h"
 
@@ -54,6 +55,8 @@ struct Certificate {
   std::string device, precision;                     // of training
   TextScore score;                                   // against the teacher
   std::optional<TextScore> window_only, state_only;  // the parts of the student alone
+  std::optional<GeneratedMatch> generated;
+  std::vector<NeedleRecall> needles;
   std::vector<HeadError> heads;
   std::vector<StateSize> states;
   std::optional<Planning> planning;

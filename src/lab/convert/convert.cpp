@@ -20,7 +20,7 @@
 namespace horner {
 namespace {
 
-constexpr int64_t kPiece = 512;  // tokens of a piece that is calibrated or planned on
+constexpr int64_t kPiece = 512;  // tokens of a piece that is calibrated or planned on, at least
 constexpr int64_t kPlanPieces = 4;
 
 void check(const ConvertOptions& o) {
@@ -36,6 +36,8 @@ void check(const ConvertOptions& o) {
         {"length", o.length, 2},
         {"context", o.context, 2},
         {"tokens", o.tokens, 0},
+        {"texts", o.texts, 0},
+        {"needles", o.needles, 0},
         {"checkpoint", o.checkpoint, 0}})
     HORNER_CHECK(value >= least, "{} must be at least {}, got {}", name, least, value);
   for (const auto& [name, rate] :
@@ -69,10 +71,12 @@ ModelOptions options_like(const Model& teacher, const ConvertOptions& o) {
   return like;
 }
 
+// On the device of the teacher.
 Start make_start(
     Model& teacher, const ConvertTexts& texts, const ConvertOptions& o, const TellConvert& tell
 ) {
   const c10::NoGradGuard no_graph;
+  const at::Device device = teacher.parameters().front().device();
   const MixerSpec to = MixerSpec::parse(o.to);
   const ModelOptions like = options_like(teacher, o);
   const Keep keep = parse_keep(o.keep, teacher.options());
@@ -80,19 +84,23 @@ Start make_start(
   s.kept = keep.plans() ? parse_keep("", teacher.options()).kept : keep.kept;
   s.student = shared_model(student_options(like, to, s.kept), {&teacher});
   HORNER_CHECK(s.student->causal(), "{} reads in both directions", o.to);
-  const at::Tensor calibration = pieces(texts.train, 0, o.calibration, kPiece);
+  s.student->to(device);
+  const int64_t piece = std::max(kPiece, o.context);  // a state must not be new to its length
+  const at::Tensor calibration = pieces(texts.train, 0, o.calibration, piece).to(device);
   s.calibration_tokens = calibration.numel();
   calibrate_on(teacher, *s.student, s.kept, calibration, [&](int64_t l) {
     tell_step(tell, "calibrating", size_t(l), size_t(like.layers));
   });
   if (!keep.plans()) return s;
-  const at::Tensor windows = pieces(texts.train, s.calibration_tokens, kPlanPieces, kPiece);
+  const at::Tensor windows =
+      pieces(texts.train, s.calibration_tokens, kPlanPieces, piece).to(device);
   const auto planned = [&](const std::string& what, size_t done, size_t total) {
     tell_step(tell, what, done, total);
   };
   s.planning = Planner(teacher, *s.student, to, windows, o.context).plan(keep, planned);
   for (const int64_t l : s.planning->tried[s.planning->chosen].kept) s.kept[size_t(l)] = true;
   s.student = shared_model(student_options(like, to, s.kept), {s.student.get(), &teacher});
+  s.student->to(device);
   return s;
 }
 
@@ -156,6 +164,7 @@ Certificate convert(const std::string& name, const ConvertOptions& o, const Tell
   c.device = describe_device(device);
   c.precision = "fp32";
 
+  const ConvertScores scores(loaded, o, texts, device, tell);  // moves the teacher to the device
   Start s;
   if (trains && work.started()) {
     work.open();
@@ -174,7 +183,6 @@ Certificate convert(const std::string& name, const ConvertOptions& o, const Tell
     if (s.kept[l]) c.kept.push_back(int64_t(l));
   }
 
-  const ConvertScores scores(loaded, o, texts, device, tell);
   std::optional<TextScore> last;
   std::optional<ConvertStep> first = trains ? work.finished("start") : std::nullopt;
   if (!first) {

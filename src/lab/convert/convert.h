@@ -45,6 +45,8 @@ struct ConvertOptions {
   int64_t calibration = 8;
   int64_t context = 1024;
   int64_t windows = 4;
+  int64_t texts = 8;
+  int64_t needles = 0;
   int64_t batch = 8;
   int64_t length = 1024;
   AlignRates align;
@@ -64,9 +66,15 @@ struct ConvertOptions {
     visit("align_tokens", align_tokens, "of these for the first step, align; none: 15 %");
     visit("text", text, "texts to calibrate and train on, plain, gz or xz; empty: Shakespeare");
     visit("test", test, "texts of the certificate; empty: the last tenth of text");
-    visit("calibration", calibration, "pieces of 512 tokens that are calibrated on");
+    visit(
+        "calibration",
+        calibration,
+        "pieces that are calibrated on, of --context tokens and of 512 at least"
+    );
     visit("context", context, "tokens of a window of the certificate");
     visit("windows", windows, "windows of the certificate");
+    visit("texts", texts, "of 32 tokens that student and teacher write; 0: none");
+    visit("needles", needles, "numbers to find in texts of 1, 2, 4 and 8 times context; 0: none");
     visit("batch", batch, "training: windows of a step");
     visit("length", length, "training: tokens of a window");
     visit("align", align, "learning rates of the step align");

@@ -4,10 +4,15 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "core/device.h"
 #include "core/thrown_test.h"
 #include "lab/convert/training.h"
 #include "model/formats/checkpoint_folder.h"
 #include "train/optimizer.h"
+#include "train/replay.h"
+#include "train/step.h"
 
 namespace horner {
 namespace {
@@ -141,6 +146,43 @@ TEST(Objectives, StepsMoveWhatHasARate) {
     EXPECT_LT(losses.back(), 0.9 * losses.front()) << align;
     for (const auto& [name, x] : tensors_of(*p.teacher))
       EXPECT_TRUE(at::equal(x, teacher.at(name))) << name;
+  }
+}
+
+// On a GPU both steps are recorded as graphs: nothing in them waits for the device.
+TEST(ObjectivesCuda, StepsAreRecorded) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  const OwnStream stream(at::kCUDA);
+  for (const char* to :
+       {"hybrid:window=4,sinks=1,far=gated_deltanet",
+        "hybrid:window=4,sinks=1,far=mlstm",
+        "hybrid:window=4,sinks=1,far=centres,count=4",
+        "hybrid:window=4,sinks=1,far=linear"}) {
+    for (const bool align : {true, false}) {
+      const Pair p(to);
+      p.teacher->to(at::kCUDA);
+      p.student->to(at::kCUDA);
+      const Rates rates = align ? align_rates(*p.teacher, *p.student, kFirst, {})
+                                : distil_rates(*p.teacher, *p.student, {});
+      const Objective objective =
+          objective_of(p.student, rates, [&](const at::Tensor& x, const Context& context) {
+            return align ? align_loss(*p.teacher, *p.student, kFirst, x)
+                         : distil_loss(*p.teacher, *p.student, x, context);
+          });
+      TrainOptions o;
+      o.model = p.student->options();
+      o.train.precision = "bf16";
+      o.schedule.steps = 8;
+      Optimizer optimizer(*p.student, o.optim, {}, at::Device(at::kCUDA), objective.rate);
+      Step step(*p.student, optimizer, o, at::kCUDA, nullptr, nullptr, nullptr, &objective);
+      TargetBatch batch;
+      batch.batch.tokens = tokens();
+      batch.rows = 2, batch.width = 24, batch.count = batch.tokens = 48;
+      for (int64_t s = 0; s < 8; ++s) step.run({batch}, 48);
+      EXPECT_EQ(step.replayed(), 5)
+          << to << (align ? " align: " : " distil: ") << step.not_recorded();
+      for (const Step::Numbers& n : step.read(true)) EXPECT_TRUE(std::isfinite(n.loss)) << to;
+    }
   }
 }
 

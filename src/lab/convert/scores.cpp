@@ -77,6 +77,23 @@ TextScore ConvertScores::of(const std::shared_ptr<Model>& student, const std::st
   );
 }
 
+void ConvertScores::add_written(Certificate& c, Model& student) const {
+  Model& teacher = *teacher_.model;
+  if (o_.texts > 0) {
+    tell_step(tell_, "texts of both", 0, 0);
+    c.generated = generated_match(student, teacher, texts_.test, o_.texts, o_.context / 2);
+  }
+  const int64_t most = teacher.options().positions;
+  for (const int64_t times : {1, 2, 4, 8}) {
+    const int64_t T = times * o_.context;
+    if (o_.needles == 0 || (most > 0 && T + 16 > most)) break;
+    tell_step(tell_, fmt::format("numbers in {} tokens", T), 0, 0);
+    const auto recall =
+        needle_recall(student, teacher, teacher_.need_tokenizer(), texts_.test, T, o_.needles);
+    if (recall) c.needles.push_back(*recall);
+  }
+}
+
 void certify(
     Certificate& c,
     const LoadedModel& loaded,
@@ -89,6 +106,7 @@ void certify(
   const c10::NoGradGuard no_graph;
   Model& teacher = *loaded.model;
   score_parts(c, *student, teacher, kept, scores);
+  scores.add_written(c, *student);
   tell_step(tell, "errors of heads", 0, 0);
   teacher.to(at::kCPU);
   student->to(at::kCPU);

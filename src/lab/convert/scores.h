@@ -20,6 +20,8 @@ class ConvertScores {
       at::Device device,
       const TellConvert& tell
   );
+  // What both write, and what they find in long texts, into the certificate.
+  void add_written(Certificate& certificate, Model& student) const;
   TextScore of(const std::shared_ptr<Model>& student, const std::string& step) const;
 
  private:
