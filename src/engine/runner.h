@@ -39,7 +39,7 @@ class Runner {
   virtual int64_t longest() const { return 0; }  // most tokens of a stream; 0: any number
   virtual std::string name() const = 0;          // what computes, for summaries: "fp32, CPU"
 
-  virtual int64_t weight_bytes() const = 0;      // of the weights that a step reads
+  virtual int64_t weight_bytes() const = 0;  // of the weights that a step reads
 
   virtual std::unique_ptr<StreamState> open() = 0;  // nothing is read yet
   // Both go on from here; what one reads never changes the other.
@@ -76,7 +76,8 @@ class Runner {
 
 // UsageError if it is no causal language model.
 void check_language_model(const Model& model);
-int64_t weight_bytes(const Model& model);  // of an embedding that is no head, a step reads a few rows
+int64_t weight_bytes(const Model& model
+);  // of an embedding that is no head, a step reads a few rows
 
 // Model::forward, on the device where the model lies. The states of streams that step together are rows of one ModelState, so
 // nothing is copied while the same streams step. UsageError if it is no causal language model.

@@ -118,7 +118,8 @@ TEST(SlotRunner, HasTheLogitsOfModelForward) {
 
 TEST(SlotRunner, LongTextsGetMoreRoom) {
   for (const char* mixer : {"softmax", "window:window=5"}) {
-    const auto plain = model_runner(make({mixer})), runner = slot_runner(make({mixer}), {2, false, false});
+    const auto plain = model_runner(make({mixer})),
+               runner = slot_runner(make({mixer}), {2, false, false});
     const std::vector<int32_t> ids = prompt(530, 1);
     const at::Tensor a = logits_of(*plain, ids, 240), b = logits_of(*runner, ids, 240);
     EXPECT_LE((a - b).abs().max().item<double>(), 1e-4 * a.abs().max().item<double>()) << mixer;

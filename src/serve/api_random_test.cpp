@@ -264,12 +264,14 @@ TEST(ApiRequests, AnEmptyPromptAfterAStateIsNotEchoed) {
     return api.answer(request);
   };
   EXPECT_EQ(ask("/states", R"({"name": "s", "prompt": "abc"})").status, 200);
-  const char* empty = R"({"state": "s", "prompt": "", "echo": true, "logprobs": 1, "max_tokens": 1})";
+  const char* empty =
+      R"({"state": "s", "prompt": "", "echo": true, "logprobs": 1, "max_tokens": 1})";
   const ApiReply reply = ask("/v1/completions", empty);
   EXPECT_EQ(reply.status, 400);
   EXPECT_NE(reply.body.find("echo with logprobs"), std::string::npos) << reply.body;
   EXPECT_EQ(
-      ask("/v1/completions", R"({"state": "s", "prompt": "", "echo": true, "max_tokens": 1})").status,
+      ask("/v1/completions", R"({"state": "s", "prompt": "", "echo": true, "max_tokens": 1})")
+          .status,
       200
   );
 }

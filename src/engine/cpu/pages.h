@@ -50,7 +50,8 @@ class Pages {
 
  private:
   std::vector<std::shared_ptr<std::byte>> pages_;
-  std::vector<std::shared_ptr<int64_t>> written_;  // slots of each page, by all streams that share it
+  std::vector<std::shared_ptr<int64_t>>
+      written_;  // slots of each page, by all streams that share it
   std::shared_ptr<std::byte> state_;
   int64_t length_ = 0;
 };
