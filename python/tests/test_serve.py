@@ -199,6 +199,23 @@ def test_a_chat_reads_its_history_once(server: Server) -> None:
     assert usage["prompt_tokens_details"]["cached_tokens"] >= before
 
 
+def test_the_states_of_a_chat_share_their_pages(models: dict[str, Path]) -> None:
+    """Some 90 states of one text hold its pages once, not a half-filled page each."""
+    with Server(models["softmax"], "--cache", "1024") as server:
+        server.text("xy", max_tokens=0)
+        page = server.metric("cache_bytes")
+        messages: list[dict[str, str]] = []
+        bias = {str(i): -100 for i in (*range(32), *range(127, 257))}
+        for turn in range(30):
+            messages.append({"role": "user", "content": f"turn {turn} of ours"})
+            answer = server.post("/v1/chat/completions", messages=messages, max_tokens=4, seed=turn, logit_bias=bias)
+            messages.append(answer["choices"][0]["message"])
+        server.wait_until_idle()
+        tokens, states = answer["usage"]["total_tokens"], server.metric("cache_states")
+        assert states >= 60
+        assert server.metric("cache_bytes") <= page * (tokens // 256 + 3) + 4 * tokens * states  # and the tokens' ids
+
+
 def test_states(server: Server, tmp_path: Path) -> None:
     made = server.post("/states", name="start", prompt="To be, or not")
     assert made["tokens"] == 13 and made["bytes"] > 0
