@@ -161,7 +161,8 @@ class SlotRunner : public Runner {
     const c10::NoGradGuard no_graph;
     Stream& stream = stream_of(state);
     ModelState own = taken(stream);
-    const at::Tensor ids = at::tensor(at::ArrayRef<int32_t>(tokens.data(), tokens.size()), at::kLong);
+    const at::Tensor ids =
+        at::tensor(at::ArrayRef<int32_t>(tokens.data(), tokens.size()), at::kLong);
     const at::Tensor x = hidden(ids.to(device_).unsqueeze(0), own);
     if (logits != nullptr) *logits = logits_of(x.squeeze(0)).to(at::kCPU, at::kFloat).contiguous();
     stream.leave();
@@ -273,7 +274,9 @@ class SlotRunner : public Runner {
     }
     reach_ = slots_->grows() ? reach_for(longest) : 0;
   }
-  int64_t rows_for(int64_t n) const { return std::min(o_.rows, int64_t(std::bit_ceil(uint64_t(n)))); }
+  int64_t rows_for(int64_t n) const {
+    return std::min(o_.rows, int64_t(std::bit_ceil(uint64_t(n))));
+  }
   static int64_t reach_for(int64_t tokens) {
     return std::max(kLeastReach, int64_t(std::bit_ceil(uint64_t(tokens))));
   }
@@ -311,8 +314,7 @@ class SlotRunner : public Runner {
     if (step.ran && !step.replay && records) {
       const Replay* beside = nullptr;
       for (const auto& [key, other] : steps_) beside = other.replay ? other.replay.get() : beside;
-      step.replay =
-          replay_kernels().record([&] { compute(rows, step); }, not_recorded_, beside);
+      step.replay = replay_kernels().record([&] { compute(rows, step); }, not_recorded_, beside);
     }
     if (step.replay) {
       step.replay->run();
@@ -328,7 +330,7 @@ class SlotRunner : public Runner {
   const SlotOptions o_;
   std::shared_ptr<Rows> rows_ = std::make_shared<Rows>();
   std::optional<Slots> slots_;
-  at::Tensor tokens_;             // (rows): what a step reads
+  at::Tensor tokens_;              // (rows): what a step reads
   at::Tensor ids_, order_, host_;  // on the CPU: tokens of rows, rows of streams, logits
   int64_t reach_ = 0;
   std::map<std::pair<int64_t, int64_t>, Step> steps_;

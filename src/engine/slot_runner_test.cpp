@@ -15,7 +15,7 @@ namespace {
 std::shared_ptr<Model> make(const std::vector<std::string>& pattern, int64_t positions = 0) {
   ModelOptions o;
   o.pattern = pattern;
-  o.D = 16;
+  o.D = pattern[0].find("key=64") == std::string::npos ? 16 : 128;
   o.vocabulary = 257;
   o.positions = positions;
   auto model = make_model(o, 3);
@@ -28,6 +28,8 @@ std::shared_ptr<Model> make(const std::vector<std::string>& pattern, int64_t pos
 std::vector<std::vector<std::string>> patterns() {
   std::vector<std::vector<std::string>> all = {
       {"softmax:position.kind=rope,position.scaling=linear,position.scaling_factor=2", "gla"},
+      {"softmax:heads=4,groups=2,key=64,value=64"},  // what the GPU's kernels take
+      {"hybrid:far=gla,heads=4,groups=2,key=64,value=64,window=8,sinks=4"},
       {"window:window=3", "mlstm"},
       {"hybrid:far=gated_deltanet,window=4,sinks=2"}};
   for (const MixerType& type : mixers())
@@ -116,7 +118,8 @@ TEST(SlotRunner, HasTheLogitsOfModelForward) {
 
 TEST(SlotRunner, LongTextsGetMoreRoom) {
   for (const char* mixer : {"softmax", "window:window=5"}) {
-    const auto plain = model_runner(make({mixer})), runner = slot_runner(make({mixer}), {2, false, false});
+    const auto plain = model_runner(make({mixer})),
+               runner = slot_runner(make({mixer}), {2, false, false});
     const std::vector<int32_t> ids = prompt(530, 1);
     const at::Tensor a = logits_of(*plain, ids, 240), b = logits_of(*runner, ids, 240);
     EXPECT_LE((a - b).abs().max().item<double>(), 1e-4 * a.abs().max().item<double>()) << mixer;

@@ -265,6 +265,12 @@ at::Tensor Model::places(const at::Tensor& input, ModelState& state, const Conte
   at::Tensor place = packed ? packed_places(context.cu_seqlens, input)
                             : at::arange(T, input.device()).unsqueeze(0);
   if (state.seen.defined()) place = place + state.seen.unsqueeze(1);
+  if (!fresh && place.is_cuda() && !c10::GradMode::is_enabled()) {
+    // A step that is recorded cannot wait. Who decodes counts the tokens; rows without a text may count on.
+    place = place.clamp_max(o_.positions - 1);
+    state.seen = place.select(1, T - 1).expand({input.size(0)}) + 1;
+    return place;
+  }
   HORNER_CHECK(  // without a state T - 1 is enough, and we need not wait for a GPU
       (!fresh && !has_memory(place)) ||
           (fresh ? T - 1 : place.max().item<int64_t>()) < o_.positions,

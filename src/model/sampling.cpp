@@ -118,15 +118,23 @@ SampledToken TokenSampler::sample(
     std::span<const int32_t> before,
     std::span<const uint64_t> allowed
 ) {
-  weigh(logits, before, allowed);
+  penalise(logits, before);
   SampledToken sampled;
-  if (kept_.empty()) {
-    sampled.token = -1;
-    return sampled;
-  }
   if (o_.temperature == 0) {
-    sampled.token = std::min_element(kept_.begin(), kept_.end(), kLarger)->id;
+    Candidate best{kNever, -1, 1};
+    for_possible(allowed, [&](float x, int32_t id) {
+      if (x > best.x) best = {x, id, 1};
+    });
+    sampled.token = best.id;
   } else {
+    kept_.clear();
+    for_possible(allowed, [&](float x, int32_t id) { kept_.push_back({x, id, 1}); });
+    sampled.token = kept_.empty() ? -1 : 0;
+  }
+  if (sampled.token < 0 && allowed.empty())
+    throw RunError("no token is possible: all {} logits are -inf", x_.size());
+  if (sampled.token < 0) return sampled;
+  if (o_.temperature > 0) {
     keep_top_k();
     const float most = std::min_element(kept_.begin(), kept_.end(), kLarger)->x;
     for (Candidate& c : kept_) {  // x = most is apart, since inf - inf is NaN
@@ -141,12 +149,19 @@ SampledToken TokenSampler::sample(
   return sampled;
 }
 
-// Fills kept_ with every token that is possible.
-void TokenSampler::weigh(
-    std::span<const float> logits,
-    std::span<const int32_t> before,
-    std::span<const uint64_t> allowed
-) {
+// f(x, id) for every token that is possible.
+template <class F>
+void TokenSampler::for_possible(std::span<const uint64_t> allowed, F&& f) const {
+  const size_t V = x_.size();
+  for (size_t i = 0; i < V; ++i) {
+    if (std::isnan(x_[i])) throw RunError("the model's logit of token {} is not a number", i);
+    const bool may = allowed.empty() || (i / 64 < allowed.size() && allowed[i / 64] >> i % 64 & 1);
+    if (may && x_[i] > kNever) f(x_[i], int32_t(i));
+  }
+}
+
+// Fills x_.
+void TokenSampler::penalise(std::span<const float> logits, std::span<const int32_t> before) {
   const size_t V = logits.size();
   x_.assign(logits.begin(), logits.end());
   if (o_.repetition_penalty != 1) {
@@ -165,14 +180,6 @@ void TokenSampler::weigh(
     HORNER_CHECK(size_t(id) < V, "logit_bias: there is no token {}; the vocabulary has {}", id, V);
     x_[size_t(id)] += bias;
   }
-  kept_.clear();
-  for (size_t i = 0; i < V; ++i) {
-    if (std::isnan(x_[i])) throw RunError("the model's logit of token {} is not a number", i);
-    const bool may = allowed.empty() || (i / 64 < allowed.size() && allowed[i / 64] >> i % 64 & 1);
-    if (may && x_[i] > kNever) kept_.push_back({x_[i], int32_t(i), 1});
-  }
-  if (kept_.empty() && allowed.empty())
-    throw RunError("no token is possible: all {} logits are -inf", V);
 }
 
 void TokenSampler::take_off(std::span<const int32_t> text) {

@@ -94,11 +94,9 @@ class TokenSampler {
     int32_t id;
     double weight;  // e^{(x - max x) / temperature}
   };
-  void weigh(
-      std::span<const float> logits,
-      std::span<const int32_t> before,
-      std::span<const uint64_t> allowed
-  );
+  void penalise(std::span<const float> logits, std::span<const int32_t> before);
+  template <class F>
+  void for_possible(std::span<const uint64_t> allowed, F&& f) const;
   void keep_top_k();
   void keep_top_p();
   void keep_min_p();

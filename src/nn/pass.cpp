@@ -38,8 +38,7 @@ void Pass::carry(const at::Tensor& part) {
     after_.parts.push_back(part.contiguous());
     return;
   }
-  const bool whole =
-      has_room(part) || is_fixed(part) || part.storage().nbytes() <= part.nbytes();
+  const bool whole = has_room(part) || is_fixed(part) || part.storage().nbytes() <= part.nbytes();
   after_.parts.push_back(whole ? part : part.clone());
 }
 

@@ -253,5 +253,28 @@ TEST(ApiRequests, AreAllAnswered) {
   EXPECT_GT(statuses[400], count / 20);
 }
 
+// Found by ten million random requests: there was no first token to echo, and the server ended.
+TEST(ApiRequests, AnEmptyPromptAfterAStateIsNotEchoed) {
+  ServeMetrics metrics;
+  ServedModel model = small_model(metrics);
+  Api api(metrics);
+  api.ready(model);
+  const auto ask = [&](const char* path, const char* body) {
+    ApiRequest request{"POST", path, body, "application/json", [] { return true; }};
+    return api.answer(request);
+  };
+  EXPECT_EQ(ask("/states", R"({"name": "s", "prompt": "abc"})").status, 200);
+  const char* empty =
+      R"({"state": "s", "prompt": "", "echo": true, "logprobs": 1, "max_tokens": 1})";
+  const ApiReply reply = ask("/v1/completions", empty);
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_NE(reply.body.find("echo with logprobs"), std::string::npos) << reply.body;
+  EXPECT_EQ(
+      ask("/v1/completions", R"({"state": "s", "prompt": "", "echo": true, "max_tokens": 1})")
+          .status,
+      200
+  );
+}
+
 }  // namespace
 }  // namespace horner

@@ -289,6 +289,10 @@ TextRequest read_text_request(const ServedModel& model, const Json& body, bool c
   } else {
     read_completion(model, fields, request);
   }
+  if (!request.state.empty() && request.echo && request.logprobs)
+    throw ApiError(
+        400, "unsupported", "echo with logprobs: the tokens of a state have no log-probabilities"
+    );
   if (!request.save_as.empty() && request.choices() > 1)
     throw ApiError(400, "invalid_value", "save_state needs one prompt and n = 1");
   check_lengths(model, request);

@@ -64,9 +64,9 @@ def test_lm_eval_gives_the_numbers_of_score(tmp_path: Path) -> None:
                            "--device", "cpu", "--json"], capture_output=True, text=True, check=True)
     wanted = json.loads(done.stdout)["questions"]
     with Server("smollm2-135m", "--weights", "fp32", "--device", "cpu") as server:
-        arguments = f"model=smollm2-135m,base_url={server.url}/v1/completions,num_concurrent=4,max_retries=1,batch_size=8"
+        arguments = f"model=smollm2-135m,base_url={server.url}/v1/completions,num_concurrent=4,max_retries=1"
         done = subprocess.run(
-            [PYTHON, "-m", "lm_eval", "--model", "local-completions", "--model_args", arguments, "--tasks", ",".join(names),
+            [PYTHON, "-m", "lm_eval", "--model", "local-completions", "--model_args", arguments, "--batch_size", "8", "--tasks", ",".join(names),
              "--include_path", tmp_path, "--output_path", tmp_path / "out", "--log_samples"],
             capture_output=True, text=True, env=os.environ | {"HF_DATASETS_OFFLINE": "1", "HF_HUB_OFFLINE": "1",
                                                               "HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": ""})

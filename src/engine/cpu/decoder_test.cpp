@@ -97,15 +97,32 @@ TEST(CpuDecoder, ARowHasTheSameBitsInAnyCall) {
   }
 }
 
-TEST(CpuDecoder, ForksShareWholePages) {
+// The first fork that goes on writes behind what the others read; the second one copies.
+TEST(CpuDecoder, ForksSharePages) {
   const auto model = small_model({"softmax:heads=6,groups=2"});
-  CpuDecoder decoder(*model, "q8");
-  Pages stream;
-  decoder.prefill(stream, random_tokens(300));
-  Pages fork = stream;
-  decoder.step(fork, 1);
-  EXPECT_EQ(fork.page(0), stream.page(0));  // tokens 0 .. 255
-  EXPECT_NE(fork.page(1), stream.page(1));
+  CpuDecoder decoder(*model, "fp32");
+  const std::vector<int32_t> tokens = random_tokens(300);
+  Pages first;
+  decoder.prefill(first, tokens);
+  Pages second = first, third = first;
+  const auto logits_of = [&](Pages& stream, int32_t token) {
+    const std::span<const float> logits = decoder.step(stream, token);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const auto wanted = [&](std::vector<int32_t> more) {
+    more.insert(more.begin(), tokens.begin(), tokens.end());
+    return reference(*model, more)[int64_t(more.size()) - 1];
+  };
+  EXPECT_LT(distance(logits_of(second, 1), wanted({1})), 1e-5);
+  EXPECT_EQ(second.page(1), first.page(1));  // tokens 256 .. 300, and then its own
+  EXPECT_LT(distance(logits_of(first, 2), wanted({2})), 1e-5);
+  EXPECT_EQ(second.page(0), first.page(0));
+  EXPECT_NE(second.page(1), first.page(1));
+  EXPECT_LT(distance(logits_of(second, 3), wanted({1, 3})), 1e-5);
+  third.roll_back(290);  // others read its last tokens
+  EXPECT_LT(distance(logits_of(third, tokens[290]), reference(*model, tokens)[290]), 1e-5);
+  EXPECT_NE(third.page(1), second.page(1));
+  EXPECT_LT(distance(logits_of(second, 4), wanted({1, 3, 4})), 1e-5);
 }
 
 TEST(CpuDecoder, PagesRollBack) {

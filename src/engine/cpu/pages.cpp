@@ -25,17 +25,19 @@ void Pages::reserve(const CacheShape& shape, int64_t tokens) {
     state_ = own;
   }
   if (shape.numbers == 0) return;
-  const size_t needed = size_t((length_ + tokens + kPage - 1) / kPage);
-  for (size_t i = size_t(length_ / kPage); i < needed; ++i) {
+  const int64_t end = length_ + tokens;
+  for (int64_t first = length_ / kPage * kPage; first < end; first += kPage) {
+    const auto i = size_t(first / kPage);
+    const int64_t from = std::max<int64_t>(0, length_ - first), to = std::min(kPage, end - first);
     const bool missing = i >= pages_.size();
-    if (!missing && pages_[i].use_count() == 1) continue;
-    const std::shared_ptr<std::byte> own = huge_memory(size_t(shape.page_bytes()));
-    if (missing) {
-      pages_.push_back(own);
-    } else {
-      std::copy_n(pages_[i].get(), shape.page_bytes(), own.get());
-      pages_[i] = own;
+    const bool free = !missing && (*written_[i] <= from || pages_[i].use_count() == 1);
+    if (!free) {
+      const std::shared_ptr<std::byte> own = huge_memory(size_t(shape.page_bytes()));
+      if (from > 0) std::copy_n(pages_[i].get(), shape.page_bytes(), own.get());
+      if (missing) pages_.emplace_back(), written_.emplace_back();
+      pages_[i] = own, written_[i] = std::make_shared<int64_t>();
     }
+    *written_[i] = to;
   }
 }
 

@@ -3,8 +3,9 @@
 //
 //   a page       for each layer, for each key/value head: keys (16 blocks, K, 16 tokens), then values (256 tokens, V)
 //
-// Halves, or fp32 for models in fp32; V is padded to a multiple of 16. Keys of 16 tokens lie side by side, so that 16 scores are one vector. A page is written
-// by one stream only: the second stream that goes on inside a shared page copies it first, and likewise the state. A rollback
+// Halves, or fp32 for models in fp32; V is padded to a multiple of 16. Keys of 16 tokens lie side by side, so that 16 scores are one vector.
+// Forks share pages. A slot of a shared page is written once: the first stream that goes on inside it writes there, since the
+// others do not read so far; the second one copies it first. A state is copied by the first that goes on. A rollback
 // of pages is a smaller length; a stream with a state cannot go back, so its owner keeps forks.
 #pragma once
 
@@ -38,7 +39,7 @@ struct CacheShape {
 class Pages {
  public:
   int64_t length() const { return length_; }
-  // Room for tokens `length()` to `length() + tokens` in pages of this stream alone.
+  // Room for tokens `length()` to `length() + tokens` that no other stream reads or writes.
   void reserve(const CacheShape& shape, int64_t tokens);
   void advance(int64_t tokens) { length_ += tokens; }
   void roll_back(int64_t length);  // to fewer tokens; pages stay for later
@@ -49,6 +50,8 @@ class Pages {
 
  private:
   std::vector<std::shared_ptr<std::byte>> pages_;
+  std::vector<std::shared_ptr<int64_t>>
+      written_;  // slots of each page, by all streams that share it
   std::shared_ptr<std::byte> state_;
   int64_t length_ = 0;
 };

@@ -230,7 +230,8 @@ BenchGenerateReport bench_generate(
   report.load_seconds = seconds() - begin;
   report.decoder = decoder->name(), report.weight_bytes = double(decoder->weight_bytes());
   const int64_t longest = *std::max_element(o.context.begin(), o.context.end());
-  const std::vector<int32_t> tokens = bench_tokens(o, model, std::max(longest + o.steps, o.kl_tokens));
+  const std::vector<int32_t> tokens =
+      bench_tokens(o, model, std::max(longest + o.steps, o.kl_tokens));
   HORNER_CHECK(
       o.peer.empty() || model.gguf, "--peer: llama.cpp reads GGUF files, and {} is none", o.model
   );

@@ -67,12 +67,13 @@ struct BenchGenerateReport {
   double load_seconds = 0;             // file to decoder
   double memory = 0, peer_memory = 0;  // most resident bytes
   double weight_bytes = 0;             // that each token reads
-  double read_rate = 0;  // bytes/s that all threads together read of a large array; a GPU: of a copy
+  double read_rate =
+      0;  // bytes/s that all threads together read of a large array; a GPU: of a copy
   Fidelity own, peer;
   double fp32_nats = 0;
   std::vector<GenerateRow> rows;
   std::vector<StreamsRow> streams;  // instead of rows, on a GPU or for several streams
-  bool exact() const;  // KL is no worse than the peer's, or below 0.03 without one
+  bool exact() const;               // KL is no worse than the peer's, or below 0.03 without one
   Json json() const;
 };
 

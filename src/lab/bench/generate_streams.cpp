@@ -37,7 +37,9 @@ double copy_rate(at::Device device) {
   return best;
 }
 
-void time_streams(Runner& runner, const std::vector<int32_t>& tokens, int64_t steps, StreamsRow& row) {
+void time_streams(
+    Runner& runner, const std::vector<int32_t>& tokens, int64_t steps, StreamsRow& row
+) {
   std::vector<std::unique_ptr<StreamState>> own;
   own.push_back(runner.open());
   const std::span<const int32_t> prompt(tokens.data(), size_t(row.context));

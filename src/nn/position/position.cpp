@@ -33,7 +33,9 @@ std::vector<double> settings_of(const PositionOptions& o) {
   return {
       o.base,
       o.temperature_max,
-      o.scaling == "none" ? 0. : o.scaling == "linear" ? 1. : 2.,
+      o.scaling == "none"     ? 0.
+      : o.scaling == "linear" ? 1.
+                              : 2.,
       o.scaling_factor,
       o.scaling_low,
       o.scaling_high,

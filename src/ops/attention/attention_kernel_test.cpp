@@ -343,8 +343,7 @@ TEST(AttentionFixedCuda, IsThePlainStepAndInvariant) {
         plain.parts.push_back(i < 2 ? fixed_cache(own) : own);
       }
       Inputs wide;
-      for (const auto& [to, from] :
-           {std::pair{&wide.q, &in.q}, {&wide.k, &in.k}, {&wide.v, &in.v}})
+      for (const auto& [to, from] : {std::pair{&wide.q, &in.q}, {&wide.k, &in.k}, {&wide.v, &in.v}})
         *to = from->to(at::kCPU, at::kDouble);
       const Result expected = run(op(), wide, plain, o), y = run(op(), in, state, o);
       EXPECT_EQ(y.form, forms::kStepKernel);

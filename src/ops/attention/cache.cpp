@@ -132,9 +132,7 @@ at::Tensor append(const at::Tensor& cache, const at::Tensor& rows, int64_t keep)
 }
 
 at::Tensor fixed_cache(const at::Tensor& memory) {
-  c10::DataPtr data(
-      memory.data_ptr(), new at::Tensor(memory), &delete_fixed, memory.device()
-  );
+  c10::DataPtr data(memory.data_ptr(), new at::Tensor(memory), &delete_fixed, memory.device());
   at::Tensor cache = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(
           c10::Storage::use_byte_size_t(), memory.nbytes(), std::move(data), nullptr, false

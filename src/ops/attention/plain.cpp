@@ -63,7 +63,8 @@ Result run_blocks(const Inputs& in, const State& state, const Options& o, int64_
 // A token after fixed caches: o as after any others, and the token in its slot.
 Result after_fixed(const Inputs& in, const State& state, const Options& o) {
   State ordered = state;
-  for (const size_t part : {0, 1}) ordered.parts[part] = in_order(state.parts[part], state.parts[2]);
+  for (const size_t part : {0, 1})
+    ordered.parts[part] = in_order(state.parts[part], state.parts[2]);
   Options only_o = o;
   only_o.final_state = false;
   Result result = run_blocks(in, ordered, only_o, 1, false);

@@ -43,10 +43,14 @@ struct Row {
     count = held + 1 + (p.N > 0 ? max(int64_t(0), min(p.N, seen - p.window + 1)) : 0);
   }
   __device__ const T* key_at(int64_t j, int K) const {
-    return j < held ? keys + (j < turn ? j : j - S) * K : j == held ? key : sink_keys + (j - held - 1) * K;
+    return j < held    ? keys + (j < turn ? j : j - S) * K
+           : j == held ? key
+                       : sink_keys + (j - held - 1) * K;
   }
   __device__ const T* value_at(int64_t j, int V) const {
-    return j < held ? values + (j < turn ? j : j - S) * V : j == held ? value : sink_values + (j - held - 1) * V;
+    return j < held    ? values + (j < turn ? j : j - S) * V
+           : j == held ? value
+                       : sink_values + (j - held - 1) * V;
   }
 };
 
