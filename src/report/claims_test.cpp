@@ -163,10 +163,29 @@ TEST(Claims, TheTableOfClaimsIsFoldedBehindTheCharts) {
   const size_t charts = text.find("<figure>"), table = text.find("<h2>Claims</h2>");
   ASSERT_NE(table, std::string::npos);
   EXPECT_LT(charts, table);
-  EXPECT_LT(charts, text.find("<h2>open, "));  // what has numbers comes first
+  // What has numbers comes first; what has no verdict opens on a click.
+  const size_t open = text.find("<h3>open, ");
+  ASSERT_NE(open, std::string::npos);
+  EXPECT_LT(charts, open);
+  EXPECT_LT(text.find("<summary>1 without a fair test yet"), open);
   EXPECT_LT(table, text.find("<summary>The verdict of each claim"));
   EXPECT_NE(text.find("<h2>trained, small scale: "), std::string::npos);  // wherever it ran
   EXPECT_EQ(text.find("scale cpu:"), std::string::npos);
+}
+
+// A picture of shares has no order among them, and no claim that was withdrawn beside one that has a verdict.
+TEST(Claims, ThePictureHasOneUnitAndOnlyVerdicts) {
+  const Paper paper{"p", "1", "title", {claim("probe"), claim("old")}};
+  Finding f{"probe", "says", "here", "share", "gpu"}, old{"old", "says", "here", "share", "gpu"};
+  f.rows = {{"order 1", {.1, .2}}, {"order of the largest term", {26, 27}}};
+  old.rows = {{"order 2", {.3, .4}}};
+  old.verdict = Verdict::untested;
+  const Reproduction r{&paper, {f, old}};
+  EXPECT_NE(picture(r).find("order 1"), std::string::npos);
+  EXPECT_EQ(picture(r).find("order of the largest term"), std::string::npos);
+  EXPECT_NE(page(r, "").find("order of the largest term"), std::string::npos);  // its table
+  EXPECT_EQ(picture(r).find("order 2"), std::string::npos);
+  EXPECT_NE(picture({&paper, {old}}).find("order 2"), std::string::npos);
 }
 
 TEST(Claims, NumbersWithABandAreDrawnInIt) {

@@ -124,6 +124,7 @@ Bars bars(const Reproduction& r, const Finding& f) {
   for (const ArmScores& row : f.rows) {
     if (row.known().empty()) continue;
     const Interval i = shown(f, row);
+    if (f.score == "share" && i.mean > 1) continue;  // an order among shares: the table has it
     const bool share = f.score.find("accuracy") != std::string::npos || f.score == "share";
     const double low = share && i.low() < 0 ? 0 : i.low();
     const double high = share && i.mean <= 1 && i.high() > 1 ? 1 : i.high();
@@ -240,6 +241,13 @@ std::string where(const Finding& f, const char* quote) {
 // Decided claims first, then what has numbers, then the rest.
 int rank(const Finding& f) { return f.rows.empty() ? 2 : f.verdict == Verdict::untested ? 1 : 0; }
 
+// Where a claim has a verdict, those without one step back: they are in no picture, and open on a click.
+bool any_decided(const Reproduction& r) {
+  return std::any_of(r.findings.begin(), r.findings.end(), [](const Finding& f) {
+    return rank(f) == 0;
+  });
+}
+
 // What the paper says, and what is done here.
 std::string claim(const Finding& f) {
   std::string text =
@@ -306,7 +314,9 @@ std::string markdown(const Reproduction& r) {
 
 std::string picture(const Reproduction& r) {
   std::vector<std::string> all;
+  const bool decided = any_decided(r);
   for (const Finding& f : r.findings) {
+    if (decided && rank(f) > 0) continue;
     if (one_unit(f) && !bars(r, f).bars.empty()) all.push_back(svg(bars(r, f)));
   }
   if (const Chart states = state_picture(r); !states.series.empty()) all = {svg(states)};
@@ -324,13 +334,25 @@ std::string page(const Reproduction& r, const std::string& command) {
     return rank(*a) < rank(*b);
   });
   std::set<std::string> tasks;  // each is drawn once
+  std::string untested;
+  size_t untested_count = 0;
   for (const Finding* f : findings) {
     ++count[f->verdict];
-    const std::string task = arm_task(r, *f);
-    page.sections.push_back(
-        {title(*f), (tasks.insert(task).second ? claim(*f) + task : claim(*f)) + evidence(r, *f)}
-    );
+    const std::string task = arm_task(r, *f),
+                      told = (tasks.insert(task).second ? claim(*f) + task : claim(*f)) +
+                             evidence(r, *f);
+    if (any_decided(r) && rank(*f) > 0) {
+      untested += fmt::format("<h3>{}</h3>\n{}", title(*f), told);
+      ++untested_count;
+    } else {
+      page.sections.push_back({title(*f), told});
+    }
   }
+  if (untested_count > 0)
+    page.sections.push_back(
+        {"Untested",
+         folded(fmt::format("{} without a fair test yet, and why", untested_count), untested)}
+    );
   page.sections.push_back(
       {"Claims",
        (r.paper->survey ? "" : paragraph(kReading)) +
