@@ -176,7 +176,8 @@ std::string verdict(const Report& report) {
   }
   std::string text = fmt::format("{} of {} claims hold", holds, report.claims.size());
   if (open > 0) text += fmt::format(", {} not shown", open);
-  if (report.refuted() > 0) text += fmt::format(", {} do not hold", report.refuted());
+  if (const size_t n = report.refuted(); n > 0)
+    text += fmt::format(", {} {} not hold", n, n == 1 ? "does" : "do");
   return text + ".";
 }
 
@@ -216,7 +217,13 @@ Page page(const Report& report) {
   bool all = true;
   for (const Claim& c : report.claims) {
     all = all && c.verdict() == "holds";
-    if (c.verdict() == "does not hold") page.warnings.push_back(c.sentence());
+    if (c.verdict() != "does not hold") continue;
+    const auto* words = std::find_if(std::begin(kWords), std::end(kWords), [&](const Words& w) {
+      return c.part == w.part;
+    });
+    page.warnings.push_back(
+        (words == std::end(kWords) ? c.part : words->title) + (": " + c.sentence())
+    );
   }
   const bool open = std::any_of(report.claims.begin(), report.claims.end(), [](const Claim& c) {
     return c.verdict() == "not shown";
