@@ -61,15 +61,15 @@ Chart position_chart(const Certificate& c) {
       {"position in the window", true, 2},
       {"KL in nats, lower is better"}};
   chart.y.low = 0;
-  const auto add = [&](const std::string& name, const TextScore& score, int colour) {
-    Line line{.name = name, .colour = colour};
+  const auto add = [&](const std::string& name, const TextScore& score, int colour, bool dashed) {
+    Line line{.name = name, .dashed = dashed, .colour = colour};
     for (const PositionScore& p : score.by_position) line.points.push_back({double(p.from), p.kl});
     chart.series.push_back(std::move(line));
   };
   const int own = mixer_colour(c.to);
-  add("converted", c.score, own);
-  if (c.window_only) add("window only", *c.window_only, mixer_colour("window"));
-  if (c.state_only) add("state only", *c.state_only, own + kColours);  // a tint
+  add("converted", c.score, own, false);
+  if (c.window_only) add("window only", *c.window_only, mixer_colour("window"), false);
+  if (c.state_only) add("state only", *c.state_only, own + kColours, true);  // a tint
   return chart;
 }
 
@@ -170,8 +170,9 @@ Section heads_section(const Certificate& c) {
   std::vector<std::string> grids = {figure(error_grid(c)), figure(tail_grid(c))};
   if (has_bounds(c)) grids.push_back(figure(bound_grid(c)));
   std::string body = paragraph(
-      "Each head alone, on what its layer reads in the teacher: |o^ - o| / |o|. Empty rows are "
-      "layers that stay softmax. In all maps a paler cell is better: less error, less weight that "
+      "Each head alone, on what its layer reads in the teacher: how far its output is from "
+      "softmax's, as a share of softmax's output. Empty rows are layers that stay softmax. In all "
+      "maps a paler cell is better: less error, less weight that "
       "the window misses."
   );
   body += side_by_side(grids);
@@ -325,7 +326,7 @@ Page certificate_page(const Certificate& c) {
             {"tokens", fmt::format("{} in windows of {}", c.score.tokens, c.context)},
             {"softmax layers",
              c.kept.empty() ? "none" : fmt::format("{}", fmt::join(c.kept, ", "))},
-            {"seconds", fmt::format("{:.0f}", c.seconds)}}
+            {"seconds", fmt::format("{:.2g}", c.seconds)}}
        )}
   );
   return page;

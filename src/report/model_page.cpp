@@ -124,9 +124,7 @@ Line quartiles(
 
 Chart reach_chart(const ModelExplanation& e) {
   Chart chart{
-      "How far back the weight lies",
-      {"last tokens", true, 2},
-      {"share of the weight within them"}};
+      "How far back the weight lies", {"last tokens", true, 2}, {"share of the weight on them"}};
   chart.y.low = 0;
   chart.y.high = 1;
   chart.labels = false;
@@ -253,8 +251,9 @@ std::string model_verdict(const ModelExplanation& e) {
   });
   return fmt::format(
       "{} reads {:.0f} tokens back on average. {:.0f} % of the weight of its {} heads lies on the "
-      "last {} and the first {} tokens; {} heads keep 95 % of it there. A series of order 2 around "
-      "the mean key suffices for {} heads, one of order 8 for {}.",
+      "last {} and the first {} tokens, at least 95 % in {} of the heads: there a window would do. "
+      "A power series of order 2 around the mean key is close to softmax in {} of the heads, one "
+      "of order 8 in {}.",
       name_of(e.model),
       m.distance,
       100 * m.inside,
@@ -290,7 +289,7 @@ std::vector<NamedPicture> model_pictures(const ModelExplanation& e) {
 }
 
 Page model_page(const ModelExplanation& e) {
-  Page page{"horner explain --model " + name_of(e.model)};
+  Page page{"The attention heads of " + name_of(e.model)};
   page.verdict = model_verdict(e);
   if (!e.skipped.empty())
     page.warnings.push_back(

@@ -89,7 +89,7 @@ std::string train_summary(const TrainResult& r, const Task& task) {
         "\nExpected {}: {} ({:.4f}).", a.expected, a.holds ? "holds" : "does not hold", a.measured
     );
   text += fmt::format(
-      "\n{} parameters, {} of state per sequence, {}FLOP per token.\n",
+      "\n{} parameters, {} of state per sequence, {} FLOP per token.\n",
       short_count(double(r.parameters)),
       short_bytes(double(r.state_bytes)),
       short_count(r.flops_per_token)
