@@ -366,7 +366,7 @@ class Centres(Mixer):
 class Hybrid(Mixer):
     """The mixer `hybrid` (arXiv:2410.10254), (B,T,D) -> (B,T,D).
 
-        o_t = c_t q_t S_t + sum over the last w tokens of softmax(q_t.k_s/sqrt K) v_s, S_t a recurrence
+        o_t = z_t q_t S_t + (1 - z_t) sum over the last w tokens of softmax(q_t.k_s/sqrt K) v_s, S_t a recurrence
 
         heads                     query heads H; default 4
         groups                    key/value heads G; 0: as many as heads; default 0
@@ -389,7 +389,7 @@ class Hybrid(Mixer):
         count                     centres: how many for each key head; default 64
         order                     centres and taylor: order of the series, even; none: 0 and 2; default none
         rank                      gla and kda: rank of the decay's projection; default 16
-        rotate                    far parts that are added: q and k are rotated as in the window; default true
+        rotate                    recurrences that read all tokens: q and k are rotated as in the window; default true
         position_kind             how q and k are rotated (none, rope, selective_rope); default rope
         position_base             base of rope's frequencies; the selective paper: 500000; default 10000.0
         position_rank             selective: rank of the angles' projection; 0: full, weight-normalised; default 0
