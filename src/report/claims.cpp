@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/number.h"
+#include "lab/reproduce/budget.h"
 #include "report/arms.h"
 #include "train/evaluate.h"
 
@@ -31,10 +32,10 @@ std::string names_with(const Reproduction& r, Verdict verdict, size_t& count) {
 
 // The number that stands for a claim, or why there is none.
 std::string our_number(const Claim& claim, const Finding& f) {
-  if (f.verdict == Verdict::untested)
-    return f.reason.starts_with("withdrawn")
-               ? "withdrawn: the setting was at fault; not yet run again"
-               : f.reason;
+  if (f.verdict == Verdict::untested && f.reason.starts_with("withdrawn"))
+    return "withdrawn: the setting was at fault; " +
+           (claim.arms == nullptr ? "not yet run again" : first_look(claim));
+  if (f.verdict == Verdict::untested) return f.reason;
   if (f.judgements.empty()) return "-";
   const Judgement& j = f.judgements[std::min(claim.headline, f.judgements.size() - 1)];
   return fmt::format("{}: {}", j.text, measured(j));

@@ -115,6 +115,14 @@ TEST(Claims, PageAndTable) {
   EXPECT_EQ(table.rows[0][4], "0.9 against 0.5");
   EXPECT_EQ(table.rows[1][2], "untested");
   EXPECT_EQ(claims_count({r}), "2 claims of 1 paper: 1 holds, 1 is untested.");
+
+  r.findings[1].reason = "withdrawn, not yet run again: the angle was wrong";
+  EXPECT_EQ(
+      claims_table({r}).rows[1][3].find(
+          "withdrawn: the setting was at fault; the first look takes 20 runs"
+      ),
+      0u
+  );
 }
 
 // A trained score says which direction is better; a computed one only if its claim does.

@@ -13,21 +13,8 @@ namespace {
 using vectors::kLanes;
 using vectors::Vector;
 
-// The target comes first, so these are not sorted.
-// clang-format off
-namespace plain {
-#include "nn/cpu/plain.inc"
-#include "engine/cpu/kernels.inc"
-}  // namespace plain
-namespace avx2 {
-#include "nn/cpu/avx2.inc"
-#include "engine/cpu/kernels.inc"
-}  // namespace avx2
-namespace avx512 {
-#include "nn/cpu/avx512.inc"
-#include "engine/cpu/kernels.inc"
-}  // namespace avx512
-// clang-format on
+#define HORNER_LOOPS "engine/cpu/kernels.inc"
+#include "nn/cpu/each_target.inc"
 
 // The functions of a target, in the order of `Target`.
 struct Functions {

@@ -69,4 +69,10 @@ std::string words(const ClaimCost& b) {
   return fmt::format("{} runs, {:.0f} k steps, {:.1f} minutes", b.runs, b.steps / 1e3, b.minutes());
 }
 
+std::string first_look(const Claim& claim) {
+  return "the first look takes " +
+         words(budget(claim, Effort::gpu, claim.protocol.looks().front())) +
+         " of one H200 (estimated)";
+}
+
 }  // namespace horner

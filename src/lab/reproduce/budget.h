@@ -24,5 +24,7 @@ struct ClaimCost {
 ClaimCost budget(const Claim& claim, Effort scale, int64_t seeds);
 
 std::string words(const ClaimCost&);  // "46 runs, 184 k steps, 4.1 minutes"
+// "the first look takes 46 runs, .. of one H200 (estimated)"; of a claim with trainings.
+std::string first_look(const Claim& claim);
 
 }  // namespace horner

@@ -233,10 +233,7 @@ void Reproduction::add_missing() {
     Finding f{claim.name, claim.says, claim.setting, claim.score, "gpu"};
     f.verdict = Verdict::untested;
     f.reason = "not yet run";
-    if (claim.arms != nullptr)
-      f.reason += "; the first look takes " +
-                  words(budget(claim, Effort::gpu, claim.protocol.looks().front())) +
-                  " of one H200 (estimated)";
+    if (claim.arms != nullptr) f.reason += "; " + first_look(claim);
     f.revision = claim.revision;
     f.settings = settings_of(claim, Effort::gpu);
     findings.push_back(f);

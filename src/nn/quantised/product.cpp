@@ -23,18 +23,8 @@ struct Job {
   bool add;
 };
 
-namespace plain {
-#include "nn/cpu/plain.inc"
-#include "nn/quantised/product.inc"
-}  // namespace plain
-namespace avx2 {
-#include "nn/cpu/avx2.inc"
-#include "nn/quantised/product.inc"
-}  // namespace avx2
-namespace avx512 {
-#include "nn/cpu/avx512.inc"
-#include "nn/quantised/product.inc"
-}  // namespace avx512
+#define HORNER_LOOPS "nn/quantised/product.inc"
+#include "nn/cpu/each_target.inc"
 
 }  // namespace
 
