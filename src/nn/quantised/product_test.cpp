@@ -256,6 +256,15 @@ TEST(PackedWeight, NotANumberStaysOne) {
         const at::Tensor rows = product(at::ones({1, 64}), packed(w, type, arena), best_target());
         EXPECT_FALSE(rows[0][3].isfinite().item<bool>()) << type << " " << bad << " " << place;
         EXPECT_EQ((~rows.isfinite()).sum().item<int64_t>(), 1);
+        at::Tensor x = random({2, 64}, 2);
+        x[1][place] = bad;
+        const PackedWeight fine = packed(random({16, 64}, 3), type, arena);
+        for (const Target target : kTargets) {
+          if (!has(target)) continue;
+          const at::Tensor good = product(x, fine, target).isfinite();
+          EXPECT_TRUE(good[0].all().item<bool>() && !good[1].any().item<bool>())
+              << type << " " << bad;
+        }
       }
     }
   }
