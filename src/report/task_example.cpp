@@ -9,7 +9,7 @@
 namespace horner {
 namespace {
 
-constexpr size_t kMostPadding = 8;  // boxes that say nothing
+constexpr size_t kMostPadding = 32;  // boxes that say nothing
 
 // The tokens of mqar's pairs, which an example begins with; 0: another task.
 size_t tokens_of_pairs(const Json& task) {

@@ -21,7 +21,7 @@ TEST(TaskExample, LongPaddingIsLeftOut) {
       {"name", "listops"},
       {"example", {{"T", 103}, {"next", false}, {"label", 4}, {"tokens", tokens}}}};
   std::string text = task_example(task);
-  EXPECT_EQ(box_count(text), 3u + 8u);
+  EXPECT_EQ(box_count(text), 3u + 32u);
   EXPECT_NE(
       text.find("A test example without its end, where every token is 0: the whole belongs to "
                 "class 4."),
