@@ -13,7 +13,7 @@ from horner.ops import Form
 
 
 class Mixer(nn.Module):
-    """Any mixer of the list by its spec: Mixer("gla:heads=8", 512). (B,T,D) -> (B,T,D), T at least 1.
+    """Any mixer of the list by its spec: Mixer("gla:heads=8", 512). (B,T,D) -> (B,T,D), B and T at least 1.
 
     y = layer(x)                 a sequence from its beginning
     y, state = layer(x, [])      the same, and what the next tokens need of the past
@@ -109,7 +109,7 @@ class Mixer(nn.Module):
 
     def step(self, x: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """One token of each row: x (B,D) -> y (B,D) and the state after it."""
-        y, after = self.forward(x.unsqueeze(1), state)
+        y, after = self(x.unsqueeze(1), state)  # with the hooks of forward: fully_shard gathers the tensors in one
         return y.squeeze(1), after
 
     def map(self, x: Tensor) -> Tensor:
