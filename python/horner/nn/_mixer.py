@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import operator
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -34,9 +35,9 @@ class Mixer(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        layout = json.loads(torch.ops.horner.mixer_layout(spec, D))
         self.spec = spec
-        self.D = D
+        self.D = operator.index(D)
+        layout = json.loads(torch.ops.horner.mixer_layout(spec, self.D))
         self.options: dict[str, Any] = layout["options"]
         self.causal: bool = layout["causal"]
         self._rows = _tensors.rows_of(layout["tensors"])
