@@ -110,7 +110,8 @@ void check_input(const MixerLayout& layout, const at::Tensor& x, at::TensorList 
   );
   std::optional<at::ScalarType> own;  // of a tensor that follows the layer's dtype
   const at::DeviceType device = x.device().type();
-  bool fits = at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
+  bool fits =
+      at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
   for (size_t i = 0; i < tensors.size(); ++i) {
     HORNER_CHECK(
         tensors[i].device() == x.device(),
