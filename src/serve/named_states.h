@@ -28,7 +28,8 @@ class NamedStates {
   // `fingerprint` tells models apart: a state of another model is not read.
   NamedStates(Runner& runner, std::string folder, std::string fingerprint, int64_t most);
 
-  // ApiError 400 if the name is not made of letters, digits, '.', '_' and '-', or there are too many; it replaces an old one.
+  // ApiError 400 if the name is not made of letters, digits, '.', '_' and '-', 429 if there are too many; it replaces an old one.
+  // 409 if the folder has another file of this name: a state of another model, or a model. Without room on the disk the old one stays.
   static void check_name(const std::string& name);
   void save(const std::string& name, NamedState state);
   const NamedState& at(const std::string& name) const;  // ApiError 404
@@ -44,7 +45,7 @@ class NamedStates {
 
  private:
   std::string path_of(const std::string& name) const;
-  void write(const std::string& name, const std::string& path) const;
+  void write(const NamedState& state, const std::string& path) const;
   void read(const std::string& name, const std::string& path);
 
   Runner& runner_;
