@@ -68,6 +68,7 @@ NamedStates::NamedStates(Runner& runner, std::string folder, std::string print, 
     const std::string name = file.path().stem();
     if (file.path().extension() == kEnding && good_name(name)) read(name, file.path());
   }
+  measure();
 }
 
 std::string NamedStates::path_of(const std::string& name) const {
@@ -88,10 +89,20 @@ void NamedStates::save(const std::string& name, NamedState state) {
         429, "too_many_states", "there are {} states already; delete one of them", most_
     );
   state.created = seconds_now();
+  if (!folder_.empty()) write(state, path_of(name));
+  state.on_disk = !folder_.empty();
   states_[name] = std::move(state);
-  if (folder_.empty()) return;
-  write(name, path_of(name));
-  states_[name].on_disk = true;
+  measure();
+}
+
+void NamedStates::measure() {
+  std::vector<const StreamState*> held;
+  int64_t tokens = 0;
+  for (const auto& [name, s] : states_) {
+    if (s.state) held.push_back(s.state.get());
+    tokens += int64_t(s.tokens.size() * sizeof(int32_t));
+  }
+  bytes_ = tokens + runner_.held_bytes(held);
 }
 
 void NamedStates::fork(const std::string& from, const std::string& to) {
@@ -129,12 +140,12 @@ void NamedStates::roll_back(const std::string& name, int64_t tokens, PrefixCache
 
 void NamedStates::remove(const std::string& name) {
   at(name);
-  states_.erase(name);
   if (!folder_.empty()) std::filesystem::remove(path_of(name));
+  states_.erase(name);
+  measure();
 }
 
-void NamedStates::write(const std::string& name, const std::string& path) const {
-  const NamedState& s = at(name);
+void NamedStates::write(const NamedState& s, const std::string& path) const {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   if (s.state) tensors = runner_.tensors(*s.state);
   tensors.emplace_back("tokens", at::tensor(at::ArrayRef<int32_t>(s.tokens), at::kInt));
@@ -178,7 +189,7 @@ std::string NamedStates::file_of(const std::string& name) const {
   const int fd = ::mkstemp(path.data());
   if (fd < 0) throw RunError("{}: cannot be made", path);
   ::close(fd);
-  write(name, path);
+  write(at(name), path);
   std::string bytes = read_file(path);
   std::filesystem::remove(path);
   return bytes;
