@@ -168,6 +168,27 @@ TEST(Claims, DirectionAndCommand) {
   EXPECT_NE(page(r, "").find("./horner reproduce p --seeds 2"), std::string::npos);
 }
 
+// A survey's task is no sentence of a paper, and the sign of a difference is said where it is read.
+TEST(Claims, APageSaysWhoSaysIt) {
+  Paper paper{"p", "1", "title", {claim("first"), claim("other")}};
+  Reproduction r{&paper, {}};
+  Finding f{"first", "Wide is worse", "here", "test/accuracy", "gpu"};
+  f.rows = {{"narrow", {.9, .91, .92, .9}}, {"wide", {.5, .52, .51, .5}}};
+  f.judgements = judge_all(paper.claims[0], f.rows);
+  f.verdict = Verdict::not_shown;
+  f.reason = "would take about 22 seeds; would take about 46 seeds";
+  r.findings = {f};
+  r.findings.push_back({"other", "Not the paper: a check", "here", "test/accuracy", "gpu"});
+  std::string text = page(r, "");
+  EXPECT_NE(text.find("<p>The paper: Wide is worse.</p>"), std::string::npos);
+  EXPECT_NE(text.find("<p>Not the paper: a check.</p>"), std::string::npos);
+  EXPECT_NE(text.find("A difference above 0: the first arm is better."), std::string::npos);
+  EXPECT_EQ(text.find("<p>Not shown: "), std::string::npos);  // the table of expectations says it
+  paper.survey = true;
+  text = page(r, "");
+  EXPECT_NE(text.find("<p>The task: Wide is worse.</p>"), std::string::npos);
+}
+
 // A bar has the colour of the mixer that its arm trains, whatever the arm is called.
 TEST(Claims, ArmsHaveTheColoursAndEquationsOfTheirMixers) {
   const Paper paper{"p", "1", "title", {claim("trained")}};

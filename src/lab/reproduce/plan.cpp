@@ -262,13 +262,15 @@ std::string Plan::sizes(const Claim& claim) const {
       run.train.batch
   );
   if (o_.steps > 0) text += fmt::format(" instead of {}", all[0].options.schedule.steps);
-  if (!claim.protocol.rates.empty())
+  if (!claim.protocol.rates.empty()) {
+    std::vector<double> rates = claim.protocol.rates;
+    for (double& rate : rates) rate *= run.optim.lr;
     text += fmt::format(
-        ", {:g} times the learning rate {:g}, the best on validation{}",
-        fmt::join(claim.protocol.rates, ", "),
-        run.optim.lr,
+        ", learning rates {:.3g}, the best on validation{}",
+        fmt::join(rates, ", "),
         claim.protocol.rate_each_seed ? " of each seed" : ""
     );
+  }
   return text;
 }
 
