@@ -298,9 +298,10 @@ std::string text(const Reproduction& r, size_t width) {
 
 std::string markdown(const Reproduction& r) {
   std::string all = fmt::format(
-      "# {}\n\n{}\n\nWritten by `./horner reproduce {} --out DIR`. {}\n\n{}{}",
+      "# {}\n\n{}\n\n{}Written by `./horner reproduce {} --out DIR`. {}\n\n{}{}",
       heading(r),
       sentence(r),
+      in_short(r).empty() ? "" : in_short(r) + "\n",
       r.paper->name,
       r.paper->survey ? "" : kReading,
       r.paper->survey && !survey_table(r).rows.empty() ? survey_table(r).markdown() + "\n" : "",

@@ -68,6 +68,7 @@ NamedStates::NamedStates(Runner& runner, std::string folder, std::string print, 
     const std::string name = file.path().stem();
     if (file.path().extension() == kEnding && good_name(name)) read(name, file.path());
   }
+  measure();
 }
 
 std::string NamedStates::path_of(const std::string& name) const {
@@ -76,9 +77,10 @@ std::string NamedStates::path_of(const std::string& name) const {
 
 const NamedState& NamedStates::at(const std::string& name) const {
   const auto found = states_.find(name);
-  if (found == states_.end())
-    throw ApiError(404, "state_not_found", "there is no state '{}'", name);
-  return found->second;
+  if (found != states_.end()) return found->second;
+  if (!folder_.empty() && good_name(name) && std::filesystem::exists(path_of(name)))
+    throw ApiError(404, "state_not_found", "state '{}' is not of this model", name);
+  throw ApiError(404, "state_not_found", "there is no state '{}'", name);
 }
 
 void NamedStates::save(const std::string& name, NamedState state) {
@@ -88,10 +90,25 @@ void NamedStates::save(const std::string& name, NamedState state) {
         429, "too_many_states", "there are {} states already; delete one of them", most_
     );
   state.created = seconds_now();
+  if (!folder_.empty()) {
+    const std::string path = path_of(name);
+    if (!states_.contains(name) && std::filesystem::exists(path))
+      throw ApiError(409, "name_taken", "{}: is not of this model; take another name", path);
+    write(state, path);
+    state.on_disk = true;
+  }
   states_[name] = std::move(state);
-  if (folder_.empty()) return;
-  write(name, path_of(name));
-  states_[name].on_disk = true;
+  measure();
+}
+
+void NamedStates::measure() {
+  std::vector<const StreamState*> held;
+  int64_t tokens = 0;
+  for (const auto& [name, s] : states_) {
+    if (s.state) held.push_back(s.state.get());
+    tokens += int64_t(s.tokens.size() * sizeof(int32_t));
+  }
+  bytes_ = tokens + runner_.held_bytes(held);
 }
 
 void NamedStates::fork(const std::string& from, const std::string& to) {
@@ -129,12 +146,14 @@ void NamedStates::roll_back(const std::string& name, int64_t tokens, PrefixCache
 
 void NamedStates::remove(const std::string& name) {
   at(name);
+  std::error_code error;
+  if (!folder_.empty()) std::filesystem::remove(path_of(name), error);
+  if (error) throw RunError("{}: cannot be deleted: {}", path_of(name), error.message());
   states_.erase(name);
-  if (!folder_.empty()) std::filesystem::remove(path_of(name));
+  measure();
 }
 
-void NamedStates::write(const std::string& name, const std::string& path) const {
-  const NamedState& s = at(name);
+void NamedStates::write(const NamedState& s, const std::string& path) const {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   if (s.state) tensors = runner_.tensors(*s.state);
   tensors.emplace_back("tokens", at::tensor(at::ArrayRef<int32_t>(s.tokens), at::kInt));
@@ -178,7 +197,7 @@ std::string NamedStates::file_of(const std::string& name) const {
   const int fd = ::mkstemp(path.data());
   if (fd < 0) throw RunError("{}: cannot be made", path);
   ::close(fd);
-  write(name, path);
+  write(at(name), path);
   std::string bytes = read_file(path);
   std::filesystem::remove(path);
   return bytes;
