@@ -26,9 +26,24 @@ int64_t clock_now() {
 }
 bool over() { return limit != kNever && clock_now() >= limit; }
 
+// Handlers get a stack of their own. Matrix products of libraries use the stack pointer as one more register; a handler that
+// runs where it points to would overwrite their memory, or the heap's.
+void make_stack() {
+  stack_t now = {};
+  if (::sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
+  alignas(64) static char memory[1 << 16];  // the registers of AVX-512 and AMX take 11 KiB
+  now.ss_sp = memory;
+  now.ss_size = sizeof memory;
+  now.ss_flags = 0;
+  ::sigaltstack(&now, nullptr);
+}
+
 void handle_by(void (*handler)(int)) {
-  std::signal(SIGINT, handler);
-  std::signal(SIGTERM, handler);
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
 }
 
 // Only this signal's second time ends the program: torchrun adds a SIGTERM to the terminal's SIGINT.
@@ -63,6 +78,7 @@ bool TimeLimit::reached() { return flag == 0 && over(); }
 CatchInterrupt::CatchInterrupt() {
   flag = 0;
   caught = true;
+  make_stack();
   handle_by(remember);
 }
 

@@ -1,11 +1,14 @@
 #include "core/interrupt.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
+#include <vector>
 
 namespace horner {
 namespace {
@@ -80,6 +83,23 @@ TEST(Interrupt, ASignalIsNoTimeLimit) {
   EXPECT_FALSE(TimeLimit::reached());
   const CatchInterrupt again;  // takes the flag back
   EXPECT_TRUE(TimeLimit::reached());
+}
+
+// As a matrix product that uses the stack pointer as one more register: the signal must not write where it points to.
+TEST(Interrupt, LeavesTheMemoryAtTheStackPointer) {
+  std::vector<uint8_t> memory(1 << 17, 7);
+  const CatchInterrupt catching;
+  const auto place = (reinterpret_cast<uintptr_t>(memory.data()) + (1 << 16)) & ~uintptr_t{63};
+  int64_t result = SYS_tgkill;
+  asm volatile(
+      "mov %%rsp, %%rbx\n mov %[place], %%rsp\n syscall\n mov %%rbx, %%rsp"
+      : "+a"(result)
+      : [place] "r"(place), "D"(int64_t{::getpid()}), "S"(int64_t{::gettid()}), "d"(int64_t{SIGINT})
+      : "rbx", "rcx", "r11", "memory"
+  );
+  EXPECT_EQ(result, 0);
+  EXPECT_TRUE(interrupted());
+  EXPECT_EQ(std::count(memory.begin(), memory.end(), 7), int64_t(memory.size()));
 }
 
 }  // namespace
