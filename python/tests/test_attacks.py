@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 from attacks import (  # noqa: E402
-    ctrl_c, faults, flipped_bits, kill, metrics_loss, one_writer, other_data, power_loss, streams, sync_order, target,
+    ctrl_c, faults, flipped_bits, kill, metrics_loss, one_writer, other_data, power_loss, shortened, streams, sync_order, target,
     torchrun, words)
 
 PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
@@ -105,6 +105,10 @@ def test_numbers_of_torchrun_have_a_range(name: str, value: str, range_: str, tm
     done = target.run(target.command(tmp_path), env=whole | {name: value})
     assert done.returncode == 2 and not any(tmp_path.iterdir())
     assert done.stderr == f"horner train: {name} must be a whole number in {range_}, got '{value}'\n"
+
+
+def test_a_file_that_becomes_shorter_is_named(tmp_path: Path) -> None:
+    assert not shortened.cut(tmp_path / "run", 5000)
 
 
 def test_one_writer(tmp_path: Path) -> None:

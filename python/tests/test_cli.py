@@ -64,16 +64,37 @@ def test_a_mistake_is_one_line(words: list[str], code: int, line: str) -> None:
     assert done.stderr.count("horner") == 1
 
 
+def test_a_long_mistake_is_a_short_line() -> None:
+    done = run("list", "--mixer", "x" * 100_000)
+    assert done.returncode == 2 and done.stderr.startswith("horner list: ") and len(done.stderr) < 2100
+
+
+def test_a_library_of_another_build_is_refused(tmp_path: Path) -> None:
+    """As when the program is started while it is being built: a struct may have changed between the two files."""
+    library = (PROGRAM.parent / "libhorner.so").read_bytes()
+    whole = PROGRAM.read_bytes()
+    (headers,) = {text for text in re.findall(rb"(?<![0-9a-f])[0-9a-f]{40}(?=\0)", whole) if text + b"\0" in library}
+    (tmp_path / "libhorner.so").symlink_to(PROGRAM.parent / "libhorner.so")
+    program = tmp_path / "horner"
+    for content, code in ((whole, 0), (whole.replace(headers, headers[::-1]), 1)):
+        program.write_bytes(content)
+        program.chmod(0o755)
+        done = subprocess.run([program, "list", "--mixer", "gla"], capture_output=True, text=True)
+        assert done.returncode == code, done.stderr
+    assert done.stderr == (
+        "horner: the program and its library are of different builds; let the build end, then start again\n")
+
+
 @pytest.mark.parametrize("words", [["--help"], ["list", "--help"], ["verify", "--help"], []])
 def test_help(words: list[str]) -> None:
     done = run(*words)
     assert done.returncode == 0 and "Usage: horner" in done.stdout and done.stderr == ""
 
 
-@pytest.mark.parametrize("command", re.findall(r'^      \{"(\w+)",', EXAMPLES, re.MULTILINE))
+@pytest.mark.parametrize("command", re.findall(r'^      \{"([\w ]+)",', EXAMPLES, re.MULTILINE))
 def test_help_ends_with_examples_of_its_page(command: str) -> None:
-    text = run(command, "--help").stdout
-    page = (ROOT / f"docs/{command}.md").read_text()
+    text = run(*command.split(), "--help").stdout
+    page = (ROOT / f"docs/{command.split()[0]}.md").read_text()
     examples = text[text.index("Examples:"):].splitlines()[1:]
     lines = [line.strip() for line in examples if line.strip()]
     assert lines and all(line.startswith("./horner " + command) and line in page for line in lines), lines
@@ -203,7 +224,7 @@ def test_success_names_its_file(tmp_path: Path) -> None:
     train = ["train", "--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps", "4",
              "--eval.examples", "16", "--out", out, "--name", "r"]
     first, second = run(*train), run(*train)
-    assert f"{out}/r" in first.stdout and "finished before" not in first.stderr
+    assert f"{out}/r holds the run.\n" in first.stdout and "finished before" not in first.stderr
     assert "Note: this run had finished before; nothing is trained" in second.stderr
 
 

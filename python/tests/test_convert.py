@@ -159,6 +159,30 @@ def test_other_data_are_refused(teacher: Path, tmp_path: Path) -> None:
     assert done.returncode == 2 and f"{text} has other contents now" in done.stderr, done.stderr
 
 
+def test_another_config_of_the_teacher_is_refused(teacher: Path, tmp_path: Path) -> None:
+    """The same weights with other settings, or another tokenizer, are another teacher."""
+    model, out = tmp_path / "model", tmp_path / "student"
+    shutil.copytree(sorted((teacher / "checkpoints").iterdir())[-1], model)
+    (model / "DONE").unlink()
+    stop_when("training/start/start.json", signal.SIGKILL, model, out, *HYBRID, *TRAINING)
+    (model / "config.json").write_text((model / "config.json").read_text() + " ")
+    done = convert(model, out, *HYBRID, *TRAINING)
+    assert done.returncode == 2 and f"{model}/config.json has other contents now" in done.stderr, done.stderr
+
+
+def test_a_damaged_start_is_made_again(trained: Path, teacher: Path, tmp_path: Path) -> None:
+    out = tmp_path / "student"
+    stop_when("training/align", signal.SIGKILL, teacher, out, *HYBRID, *TRAINING)
+    weights = out / "training/start/model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:])
+    shutil.rmtree(out / "training/align", ignore_errors=True)
+    done = convert(teacher, out, *HYBRID, *TRAINING)
+    assert done.returncode == 0, done.stderr
+    assert "start/model.safetensors: is damaged: its checksum is not the one in DONE; the start is made again" in done.stderr
+    assert (out / "model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+
+
 def test_the_time_is_limited(teacher: Path, tmp_path: Path) -> None:
     done = convert(teacher, tmp_path / "student", *HYBRID, *TRAINING, "--minutes", 1e-9)
     assert done.returncode == 130 and "time is up in the step 'calibrating'; the same command" in done.stderr

@@ -393,6 +393,38 @@ def test_a_state_survives_the_program(models: dict[str, Path], tmp_path: Path) -
         assert other.ask("GET", "/states")["states"] == []
 
 
+def test_a_state_takes_the_place_of_no_other_file(models: dict[str, Path], tmp_path: Path) -> None:
+    """A folder of states may hold other files: a model, or the states of another one."""
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(sorted(models["gla"].glob("checkpoints/*/model.safetensors"))[-1].read_bytes())
+    before = weights.read_bytes()
+    with Server(models["softmax"], "--states", tmp_path) as server:
+        server.post("/states", name="kept", prompt="Now is the winter")
+    with Server(models["gla"], "--states", tmp_path) as server:
+        for name in ("model", "kept"):
+            refused = server.post("/states", 409, name=name, prompt="Now")
+            assert f"{name}.safetensors: is not of this model" in refused["error"]["message"]
+            assert "is not of this model" in server.ask("GET", f"/states/{name}", status=404)["error"]["message"]
+            server.ask("DELETE", f"/states/{name}", status=404)
+    assert weights.read_bytes() == before
+    with Server(models["softmax"], "--states", tmp_path) as server:
+        (kept,) = server.ask("GET", "/states")["states"]
+        assert kept["name"] == "kept"
+
+
+def test_states_belong_to_a_config(models: dict[str, Path], tmp_path: Path) -> None:
+    """The same weights with another config.json, or another tokenizer, are another model."""
+    model, states = tmp_path / "model", tmp_path / "states"
+    shutil.copytree(sorted((models["softmax"] / "checkpoints").iterdir())[-1], model)
+    (model / "DONE").unlink()
+    with Server(model, "--states", states) as server:
+        server.post("/states", name="kept", prompt="Now is the winter")
+    for count, more in ((1, ""), (0, " ")):
+        (model / "config.json").write_text((model / "config.json").read_text() + more)
+        with Server(model, "--states", states) as server:
+            assert len(server.ask("GET", "/states")["states"]) == count
+
+
 def test_a_damaged_state_is_refused_by_its_name(models: dict[str, Path], tmp_path: Path) -> None:
     with Server(models["gla"], "--states", tmp_path) as server:
         server.post("/states", name="kept", prompt="Now is the winter")

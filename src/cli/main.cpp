@@ -17,8 +17,10 @@
 #include "cli/command.h"
 #include "cli/examples.h"
 #include "cli/help.h"
+#include "core/build.h"
 #include "core/check.h"
 #include "core/device.h"
+#include "core/mapped_files.h"
 #include "core/nearest.h"
 #include "core/parent.h"
 #include "core/version.h"
@@ -89,8 +91,13 @@ std::string unknown_argument(const CLI::App& app, const std::string& given) {
   return unknown("flag", name, known);
 }
 
-int report_error(const std::string& who, const std::string& message, int code) {
-  const std::string line = fmt::format("{}: {}\n", who, message.substr(0, message.find('\n')));
+// One line; a name or value of the user in it may be very long.
+int report_error(const std::string& who, std::string message, int code) {
+  constexpr size_t kMost = 2000;
+  message.resize(std::min(message.size(), message.find('\n')));
+  if (message.size() > kMost)
+    message = message.substr(0, kMost - 500) + " .. " + message.substr(message.size() - 500);
+  const std::string line = fmt::format("{}: {}\n", who, message);
   std::fwrite(line.data(), 1, line.size(), stderr);  // a full stderr is no further error
   return code;
 }
@@ -138,6 +145,7 @@ void secure_streams() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGCHLD, SIG_DFL);
+  say_bus_errors();
 }
 
 // A result that did not reach its reader is an error, said in a line unless the reader left on purpose.
@@ -163,8 +171,7 @@ int run_program(int argc, char** argv) {
   for (const Command& command : commands()) {
     CLI::App* sub = app.add_subcommand(command.name, command.about);
     sub->allow_extras();
-    if (const auto& examples = examples_of(command.name); !examples.empty())
-      sub->footer(fmt::format("Examples:\n  {}", fmt::join(examples, "\n  ")));
+    sub->footer(examples_footer(command.name));
     actions.emplace_back(sub, command.declare(*sub));
   }
   std::vector<std::string> words(argv + 1, argv + argc);
@@ -210,6 +217,14 @@ int run_program(int argc, char** argv) {
 }  // namespace horner
 
 int main(int argc, char** argv) {
+  if (std::strcmp(horner::kProgramHeaders, horner::library_headers()) != 0) {
+    std::fputs(
+        "horner: the program and its library are of different builds; let the build end, then "
+        "start again\n",
+        stderr
+    );
+    return 1;
+  }
   horner::die_with_parent();
   horner::secure_streams();
   std::set_terminate(horner::end_by_line);

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/mapped_files.h"
 
 namespace horner {
 namespace {
@@ -55,10 +56,13 @@ MappedFile::MappedFile(const std::string& path) {
   if (address == MAP_FAILED)
     throw DataError("{}: cannot be mapped: {}", path, std::strerror(errno));
   data_ = static_cast<std::byte*>(address);
+  add_mapped(data_, size_, path);
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(data_, size_);
+  if (!data_) return;
+  remove_mapped(data_);
+  ::munmap(data_, size_);
 }
 
 AtomicFile::AtomicFile(std::string path)

@@ -77,9 +77,10 @@ std::string NamedStates::path_of(const std::string& name) const {
 
 const NamedState& NamedStates::at(const std::string& name) const {
   const auto found = states_.find(name);
-  if (found == states_.end())
-    throw ApiError(404, "state_not_found", "there is no state '{}'", name);
-  return found->second;
+  if (found != states_.end()) return found->second;
+  if (!folder_.empty() && good_name(name) && std::filesystem::exists(path_of(name)))
+    throw ApiError(404, "state_not_found", "state '{}' is not of this model", name);
+  throw ApiError(404, "state_not_found", "there is no state '{}'", name);
 }
 
 void NamedStates::save(const std::string& name, NamedState state) {
@@ -89,8 +90,13 @@ void NamedStates::save(const std::string& name, NamedState state) {
         429, "too_many_states", "there are {} states already; delete one of them", most_
     );
   state.created = seconds_now();
-  if (!folder_.empty()) write(state, path_of(name));
-  state.on_disk = !folder_.empty();
+  if (!folder_.empty()) {
+    const std::string path = path_of(name);
+    if (!states_.contains(name) && std::filesystem::exists(path))
+      throw ApiError(409, "name_taken", "{}: is not of this model; take another name", path);
+    write(state, path);
+    state.on_disk = true;
+  }
   states_[name] = std::move(state);
   measure();
 }
@@ -140,7 +146,9 @@ void NamedStates::roll_back(const std::string& name, int64_t tokens, PrefixCache
 
 void NamedStates::remove(const std::string& name) {
   at(name);
-  if (!folder_.empty()) std::filesystem::remove(path_of(name));
+  std::error_code error;
+  if (!folder_.empty()) std::filesystem::remove(path_of(name), error);
+  if (error) throw RunError("{}: cannot be deleted: {}", path_of(name), error.message());
   states_.erase(name);
   measure();
 }

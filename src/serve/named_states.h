@@ -28,9 +28,10 @@ class NamedStates {
   // `fingerprint` tells models apart: a state of another model is not read.
   NamedStates(Runner& runner, std::string folder, std::string fingerprint, int64_t most);
 
-  static void check_name(const std::string& name
-  );  // ApiError 400: only letters, digits, '.', '_' and '-'
-  // Replaces an old one. ApiError 429 if there are too many. Whatever is thrown, the old one stays.
+  // ApiError 400: only letters, digits, '.', '_' and '-'.
+  static void check_name(const std::string& name);
+  // Replaces an old one. ApiError 429 if there are too many, 409 if the folder has another file of this name: a state of another
+  // model, or a model. Whatever is thrown, the old one stays.
   void save(const std::string& name, NamedState state);
   const NamedState& at(const std::string& name) const;  // ApiError 404
   void fork(const std::string& from, const std::string& to);

@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/range.h"
+#include "model/formats/model_files.h"
 
 namespace horner {
 namespace {
@@ -23,11 +24,11 @@ std::string token_text(const Tokenizer& tokenizer, std::optional<int32_t> id) {
   return id ? tokenizer.token(*id) : "";
 }
 
-// Tells models apart whose states must not be mixed: the weights, and who computes with them. With another number of threads a
-// state is the same.
+// Tells models apart whose states must not be mixed: the weights, settings and tokenizer, and who computes with them. With another
+// number of threads a state is the same.
 std::string fingerprint_of(const std::string& model, const Runner& runner) {
   std::string text = std::regex_replace(runner.name(), std::regex(", [0-9]+ threads?"), "");
-  for (const std::string& file : weight_files(model)) text += "\n" + xxh128_of_file(file);
+  for (const Json& file : model_files(model)) text += "\n" + file["xxh128"].get<std::string>();
   return xxh128(text);
 }
 

@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "model/formats/checkpoint_folder.h"
 #include "model/formats/formats.h"
+#include "model/formats/seal.h"
 #include "model/formats/write_folder.h"
 #include "train/finite.h"
 #include "train/optimizer_file.h"
@@ -28,14 +29,6 @@ void delete_halves(const std::string& folder) {
   }
   std::error_code error;
   for (const fs::path& path : halves) fs::remove_all(path, error);
-}
-
-// What DONE holds: the version and the checksum of each file of the folder.
-Json seal_of(const std::string& folder) {
-  std::map<std::string, std::string> hashes;
-  for (const auto& entry : fs::directory_iterator(folder))
-    hashes[entry.path().filename()] = xxh128_of_file(entry.path());
-  return {{"format_version", kFormatVersion}, {"xxh128", hashes}};
 }
 
 // model.safetensors, config.json and the tokenizer's files. Processes that share the weights out gather them together.
@@ -117,11 +110,11 @@ void save_checkpoint(
       trainer.update(to_json(state));
       trainer["belongs"] = belongs;
       write_file(beside + "/trainer.json", trainer.dump(2) + "\n");
-      const Json seal = seal_of(beside);
+      const std::string seal = seal_of(beside);
       fs::rename(beside, path, error);
       if (error) throw RunError("{}: cannot be written: {}", path, error.message());
       sync_folder(folder);
-      write_file(path + "/DONE", seal.dump(2) + "\n");
+      write_file(path + "/DONE", seal);
       keep_newest(folder, keep);
     });
   } catch (...) {

@@ -17,6 +17,7 @@
 #include "core/check.h"
 #include "core/device.h"
 #include "core/file.h"
+#include "core/range.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/open.h"
 #include "io/compressed.h"
@@ -28,6 +29,8 @@ namespace horner {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int64_t kMostTokens = 1 << 24, kMostStreams = 4096;
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -135,12 +138,14 @@ at::Tensor own_logits(CpuDecoder& decoder, const std::vector<int32_t>& tokens, i
 }
 
 void check_options(const BenchGenerateOptions& o) {
-  for (const auto& [name, value] :
-       {std::pair{"steps", o.steps}, {"kl_tokens", o.kl_tokens}, {"rounds", o.rounds}})
-    HORNER_CHECK(value >= 1, "--{} must be at least 1, got {}", name, value);
-  for (const auto& [name, list] : {std::pair{"context", &o.context}, {"streams", &o.streams}}) {
-    HORNER_CHECK(!list->empty(), "--{} needs at least one number", name);
-    for (const int64_t n : *list) HORNER_CHECK(n >= 1, "--{} must be at least 1, got {}", name, n);
+  check_range("--steps", o.steps, 1, kMostTokens);
+  check_range("--kl_tokens", o.kl_tokens, 1, kMostTokens);
+  check_range("--rounds", o.rounds, 1, 10000);
+  for (const auto& [name, list, most] :
+       {std::tuple{"--context", &o.context, kMostTokens},
+        {"--streams", &o.streams, kMostStreams}}) {
+    HORNER_CHECK(!list->empty(), "{} needs at least one number", name);
+    for (const int64_t n : *list) check_range(name, n, 1, most);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "lab/convert/training.h"
 #include "model/formats/checkpoint_folder.h"
+#include "model/formats/model_files.h"
 #include "model/formats/write_folder.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
@@ -154,7 +155,7 @@ Certificate convert(const std::string& name, const ConvertOptions& o, const Tell
   Model& teacher = *loaded.model;
   parse_keep(o.keep, teacher.options());
   Json data = text_sources(o);
-  for (const Json& file : weights_in(name)) data.push_back(file);
+  for (const Json& file : model_files(name)) data.push_back(file);
   WorkFolder work(o, data);
   const std::string cache = work.path("tokens.bin");
   const ConvertTexts texts = read_texts(loaded, o, trains ? cache : "");
@@ -166,7 +167,7 @@ Certificate convert(const std::string& name, const ConvertOptions& o, const Tell
 
   const ConvertScores scores(loaded, o, texts, device, tell);  // moves the teacher to the device
   Start s;
-  if (trains && work.started()) {
+  if (trains && work.started(tell)) {
     work.open();
     s = read_start(work, teacher, o);
   } else {
@@ -201,8 +202,11 @@ Certificate convert(const std::string& name, const ConvertOptions& o, const Tell
   certify(c, loaded, s.student, s.kept, texts, scores, tell);
   c.seconds = seconds_since(begin);
   for (const ConvertStep& step : c.steps) c.seconds += step.seconds;
-  write_model_folder(o.out, *s.student, loaded);
+  make_folder(o.out);
   write_file(o.out + "/certificate.json", c.json().dump(2) + "\n");
+  write_model_folder(
+      o.out, *s.student, loaded
+  );  // its config.json is last: then the folder is a model
   return c;
 }
 

@@ -7,6 +7,7 @@
 #include "core/device.h"
 #include "core/file.h"
 #include "lab/convert/objectives.h"
+#include "model/formats/seal.h"
 #include "model/formats/write_folder.h"
 #include "tasks/text/text.h"
 #include "train/run_folder.h"
@@ -115,12 +116,22 @@ void WorkFolder::open() {
   if (!fs::exists(path("conversion.json"))) write_file(path("conversion.json"), is_.dump(2) + "\n");
 }
 
-bool WorkFolder::started() const { return fs::exists(path("start/start.json")); }
+bool WorkFolder::started(const TellConvert& tell) const {
+  if (!fs::exists(path("start/DONE"))) return false;
+  const std::string damaged = damage(path("start"));
+  if (!damaged.empty() && tell.train) {
+    TrainTick tick{};
+    tick.note = damaged + "; the start is made again";
+    tell.train(tick);
+  }
+  return damaged.empty();
+}
 
 void WorkFolder::write_start(const Model& student, const LoadedModel& like, const Json& described)
     const {
   write_model_folder(path("start"), student, like);
   write_file(path("start/start.json"), described.dump(2) + "\n");
+  write_file(path("start/DONE"), seal_of(path("start")));
 }
 
 std::optional<ConvertStep> WorkFolder::finished(const std::string& step) const {

@@ -2,7 +2,7 @@
 //
 //   OUT/training/   conversion.json   settings and data: a command with others is refused
 //                   tokens.bin        the texts as tokens
-//                   start/            the student before training, a model folder; start.json in it: layers that stay, plan
+//                   start/            the student before training, a model folder; start.json in it: layers that stay, plan; DONE
 //                   align/, distil/   run folders of the trainer with checkpoints (train/run_folder.h)
 //                   start.json, ..    the score after a step
 //                   lock              who writes
@@ -22,7 +22,8 @@ class WorkFolder {
   void open();  // makes it, and locks it as long as this lives
   const std::string& folder() const { return folder_; }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  bool started() const;  // whether an earlier command has written the start
+  // Whether an earlier command has written the start, and it is not damaged; then `tell` gets a line.
+  bool started(const TellConvert& tell) const;
   void write_start(const Model& student, const LoadedModel& like, const Json& described) const;
   std::optional<ConvertStep> finished(const std::string& step) const;  // with its score
   void write_step(const ConvertStep& step) const;

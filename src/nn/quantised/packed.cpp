@@ -45,10 +45,17 @@ Layout layout_of(GgufType type) {
   }
 }
 
+// 0, or NaN if one of the weights is NaN or infinite: then the whole block is NaN, and not a number that looks like one.
+float poison(const float* w) {
+  float sum = 0;
+  for (int j = 0; j < kInputs; ++j) sum += 0 * w[j];
+  return sum;
+}
+
 void round_to_8_bits(const float* w, Group& group) {
   float most = 0;
   for (int j = 0; j < kInputs; ++j) most = std::max(most, std::abs(w[j]));
-  group.d = half_to_float(half(most / 127));
+  group.d = half_to_float(half(most / 127 + poison(w)));
   const float by = group.d > 0 ? 1 / group.d : 0;
   for (int j = 0; j < kInputs; ++j)
     group.q[j] = uint8_t(128 + std::clamp(std::lrint(w[j] * by), -127L, 127L));
@@ -57,7 +64,7 @@ void round_to_8_bits(const float* w, Group& group) {
 void round_to_4_bits(const float* w, Group& group) {
   const auto [least, most] = std::minmax_element(w, w + kInputs);
   group.m = half_to_float(half(*least));
-  group.d = half_to_float(half((*most - group.m) / 15));
+  group.d = half_to_float(half((*most - group.m) / 15 + poison(w)));
   const float by = group.d > 0 ? 1 / group.d : 0;
   for (int j = 0; j < kInputs; ++j)
     group.q[j] = uint8_t(std::clamp(std::lrint((w[j] - group.m) * by), 0L, 15L));

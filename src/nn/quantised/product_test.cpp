@@ -242,5 +242,33 @@ TEST(Product, AddsAndLeavesOtherGroupsAlone) {
   EXPECT_TRUE(y.narrow(1, 16, 24).allclose(all.narrow(1, 16, 24) + 1));
 }
 
+// A block with a NaN or an infinity has no scale. Rounded as if the others were alone, it would be numbers that look right.
+TEST(PackedWeight, NotANumberStaysOne) {
+  for (const char* type : {"q8", "q4", "bf16", "fp32"}) {
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      for (const int64_t place : {0, 40, 63}) {
+        at::Tensor w = random({16, 64}, 1);
+        w[3][place] = bad;
+        HugeArena arena;
+        const at::Tensor y = values(packed(w, type, arena));
+        EXPECT_FALSE(y[3][place].isfinite().item<bool>()) << type << " " << bad << " " << place;
+        EXPECT_EQ((~y.isfinite()).sum().item<int64_t>(), type[0] == 'q' ? 32 : 1);
+        const at::Tensor rows = product(at::ones({1, 64}), packed(w, type, arena), best_target());
+        EXPECT_FALSE(rows[0][3].isfinite().item<bool>()) << type << " " << bad << " " << place;
+        EXPECT_EQ((~rows.isfinite()).sum().item<int64_t>(), 1);
+        at::Tensor x = random({2, 64}, 2);
+        x[1][place] = bad;
+        const PackedWeight fine = packed(random({16, 64}, 3), type, arena);
+        for (const Target target : kTargets) {
+          if (!has(target)) continue;
+          const at::Tensor good = product(x, fine, target).isfinite();
+          EXPECT_TRUE(good[0].all().item<bool>() && !good[1].any().item<bool>())
+              << type << " " << bad;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace horner
