@@ -140,7 +140,7 @@ class Program:
             "machine": options.machine or f"{platform.machine()}, {os.cpu_count()} cores",
             "note": options.note, "commit": options.commit,
             "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "command": " ".join(["tools/load_serve.py", *map(shlex.quote, sys.argv[1:])]),
+            "command": command(),
             "clients": options.clients, "seconds": round(self.seconds, 1), "turns": len(self.speeds),
             "tokens_of_a_text": options.tokens, "temperature": options.temperature, "texts": texts, "errors": self.count["errors"],
             "tokens_of_a_prompt": round(self.count["prompt_tokens"] / max(texts, 1), 1),
@@ -148,6 +148,12 @@ class Program:
             "tokens_per_second_of_turns": [round(speed, 2) for speed in self.speeds],
             "first_token_seconds": {"p50": percentile(self.first, 0.5), "p99": percentile(self.first, 0.99)},
             "next_token_seconds": {"p50": percentile(self.between, 0.5), "p99": percentile(self.between, 0.99)}}
+
+
+def command() -> str:
+    """As it was given, less the sentences for the page."""
+    words = [word for last, word in zip(sys.argv, sys.argv[1:]) if "--note" not in (last, word)]
+    return " ".join(["tools/load_serve.py", *map(shlex.quote, words)])
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -180,13 +186,13 @@ def page(runs: list[dict[str, Any]]) -> str:
             "Each client streams one text after the other from `/v1/completions`. Its prompts are new each time. The first token is timed "
             "from the request; \"between tokens\" is the time from one piece of a text to the next. \"Of turns\" are the slowest and "
             "the fastest turn of a server.\n")
-    for command in dict.fromkeys(run["command"] for run in runs):
-        group = [run for run in runs if run["command"] == command]
+    for words in dict.fromkeys(run["command"] for run in runs):
+        group = [run for run in runs if run["command"] == words]
         one = group[0]
         text += (f"\n## {one['machine']}, {one['clients']} clients, {one['date']}\n\n"
                  + (f"{one['note']}\n\n" if one["note"] else "")
                  + f"Prompts of {one['tokens_of_a_prompt']:.0f} tokens, texts of {one['tokens_of_a_text']}, temperature {one['temperature']}, "
-                 f"commit {one['commit']}, {one['turns']} turns each:\n\n```text\n{command}\n```\n\n" + table(group))
+                 f"commit {one['commit']}, {one['turns']} turns each:\n\n```text\n{words}\n```\n\n" + table(group))
     return text
 
 

@@ -21,6 +21,7 @@ import pytest
 from serving import PROGRAM, ROOT, Server, train
 
 sys.path.insert(0, str(ROOT / "tools"))
+import load_serve  # noqa: E402
 from attacks import shim  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
@@ -672,7 +673,7 @@ def test_a_key(models: dict[str, Path]) -> None:
 
 
 def test_sigterm_drains(models: dict[str, Path]) -> None:
-    server = Server(models["gla"])
+    server = Server(models["gla"], "--drain_seconds", 500)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         long = pool.submit(server.events, "/v1/completions", prompt="x", max_tokens=1500, ignore_eos=True)
         server.wait_until(lambda one: one.metric("prompt_tokens_total") > 0)
@@ -687,7 +688,7 @@ def test_sigterm_drains(models: dict[str, Path]) -> None:
 
 
 def test_a_text_whose_prompt_is_still_read_is_finished_after_sigterm(models: dict[str, Path]) -> None:
-    server = Server(models["gla"])
+    server = Server(models["gla"], "--drain_seconds", 500)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         body = {"prompt": "x" * 30000, "max_tokens": 3, "ignore_eos": True}
         slow = pool.submit(server.events, "/v1/completions", **body)
@@ -720,6 +721,25 @@ def test_an_encoder() -> None:
         for one in answer["data"]:
             assert math.isclose(sum(x * x for x in one["embedding"]), 1, rel_tol=1e-5)
         server.post("/v1/completions", 400, prompt="a")
+
+
+def test_the_load_generator(server: Server, tmp_path: Path) -> None:
+    into = tmp_path / "serve.json"
+    words = [f"one={server.url}", f"two={server.url}", "--clients", "2", "--seconds", "0.5", "--rounds", "2", "--tokens", "4", "--into", into]
+    for _ in range(2):
+        subprocess.run([sys.executable, ROOT / "tools/load_serve.py", *words], check=True, capture_output=True)
+    runs = json.loads(into.read_text())
+    assert [run["program"] for run in runs] == ["one", "two"] * 2
+    for run in runs:
+        assert run["errors"] == 0 and run["turns"] == len(run["tokens_per_second_of_turns"]) == 2
+        assert run["tokens_per_second"] > 0 and run["first_token_seconds"]["p99"] >= run["first_token_seconds"]["p50"] > 0
+    written = into.with_suffix(".md").read_text()
+    assert written.count("\n## ") == 1 and written.count("| one |") == 2  # the same command, twice
+
+
+def test_the_page_of_the_load_is_that_of_its_runs() -> None:
+    runs = ROOT / "docs/results/serve.json"
+    assert load_serve.page(json.loads(runs.read_text())) == runs.with_suffix(".md").read_text()
 
 
 def test_curl(server: Server) -> None:
