@@ -47,6 +47,7 @@ def function_of(kind: str) -> Callable[..., tuple[Tensor, None]]:
             attention_mask, cu_seqlens = None, attention_mask
         elif attention_mask is not None and attention_mask.dim() == 2:  # later slots of a cache are unwritten
             key, value = (x[:, :, : attention_mask.shape[1]] for x in (key, value))
+            attention_mask = attention_mask[:, None, None]
         o = sdpa(
             query, key, value, attention_mask, dropout, causal, scaling, kind=chosen, cu_seqlens=cu_seqlens
         )

@@ -21,11 +21,13 @@ def parse(kind: str) -> tuple[str, dict[str, Any]]:
     options: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
         key, _, value = item.partition("=")
-        if key not in known or not value.isdigit():
+        if key not in known or key in options or not value.isdigit():
             raise ValueError(f"[sdpa] {name} takes {', '.join(known) or 'no setting'}, got {item!r}")
         options[key] = int(value)
     if name == "window" and not options.get("window"):
         raise ValueError("[sdpa] window needs its width: window:window=64")
+    if options.get("order", 0) % 2:
+        raise ValueError(f"[sdpa] taylor needs an even order, since the sum of an odd series can vanish, got {options['order']}")
     return name, options
 
 
@@ -47,8 +49,8 @@ def sdpa(
 
     query (B,H,Tq,K), key (B,G,Tk,K), value (B,G,Tk,V) -> (B,H,Tq,V). G divides H; enable_gqa is not needed.
 
-    attn_mask   (B,Tk) or (B,1,1,Tk), True where there is a token: padding at either end of a row. A padded query
-                gets 0. Any other mask is refused.
+    attn_mask   (B,1,1,Tk) or (B,Tk), True where there is a token: padding at either end of a row. A padded query
+                gets 0. Any other mask is refused. So is (B,Tk) if B = Tq > 1, because torch reads it as (Tq,Tk).
     is_causal   with Tq < Tk the queries are the last Tq tokens, as in decoding. (torch aligns the first ones; the
                 two agree where Tq = Tk.)
     kind        softmax, window:window=64,sinks=4 or taylor:order=4 (the power series of softmax, cut after `order`)
@@ -61,6 +63,8 @@ def sdpa(
         if x.dim() != 4:
             raise ValueError(f"[sdpa] {name} must have 4 dimensions (B,H,T,K), got {tuple(x.shape)}")
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))  # (B,T,H,K)
+    if k.shape[1] < 1:
+        raise ValueError("[sdpa] there must be a key, got Tk = 0")
     if is_causal and q.shape[1] > k.shape[1]:
         raise ValueError(f"[sdpa] is_causal needs Tq <= Tk, got {q.shape[1]} and {k.shape[1]}")
     if cu_seqlens is not None:
@@ -70,7 +74,7 @@ def sdpa(
         q, k, v = (x.flatten(0, 1)[None] for x in (q, k, v))
         return _run(q, k, v, cu_seqlens, is_causal, scale, kind, form).view(B, T, H, -1).transpose(1, 2)
     if attn_mask is not None:
-        return _padded(q, k, v, _tokens(attn_mask, k), is_causal, scale, kind, form).transpose(1, 2)
+        return _padded(q, k, v, _tokens(attn_mask, q, k), is_causal, scale, kind, form).transpose(1, 2)
     return _run(q, k, v, None, is_causal, scale, kind, form).transpose(1, 2)
 
 
@@ -141,9 +145,11 @@ def _series(
     return o.flatten(2, 3).to(v.dtype)
 
 
-def _tokens(mask: Tensor, k: Tensor) -> Tensor:
+def _tokens(mask: Tensor, q: Tensor, k: Tensor) -> Tensor:
     """The mask of padding as (B,Tk), True where there is a token."""
     B, Tk = k.shape[:2]
+    if mask.dim() == 2 and mask.shape == (q.shape[1], Tk) and B == q.shape[1] > 1:
+        raise ValueError(f"[sdpa] attn_mask {tuple(mask.shape)} may mean (B,Tk) or torch's (Tq,Tk): give (B,1,1,Tk)")
     if mask.dtype != torch.bool:
         raise ValueError(f"[sdpa] attn_mask must be boolean, True where there is a token, got {mask.dtype}")
     if mask.dim() == 4 and mask.shape[1] == mask.shape[2] == 1:

@@ -34,6 +34,9 @@ class HornerConfig(PreTrainedConfig):
 class HornerCache:
     """The state of the model as transformers hands it from step to step."""
 
+    is_compileable = False  # generate() asks
+    is_croppable = False
+
     def __init__(self, state: list[list[Tensor]], seen: int) -> None:
         self.state, self.seen = state, seen
 
@@ -43,6 +46,15 @@ class HornerCache:
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Row i goes on from what row beam_idx[i] has read."""
         self.state = [[part.index_select(0, beam_idx.to(part.device)) for part in layer] for layer in self.state]
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        self.reorder_cache(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self.state = [[part.repeat_interleave(repeats, 0) for part in layer] for layer in self.state]
+
+    def crop(self, *_: int) -> None:
+        raise ValueError("[horner] a state cannot be cut back to an earlier token: keep the cache that was returned there")
 
 
 class HornerForCausalLM(PreTrainedModel, GenerationMixin):
@@ -84,12 +96,16 @@ class HornerForCausalLM(PreTrainedModel, GenerationMixin):
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         position_ids: Tensor | None = None,
-        **_: Any,
+        **more: Any,
     ) -> CausalLMOutputWithPast:
         """attention_mask (B,T): 0 for padding, which is only taken at the beginning of a sequence or after its end.
 
         position_ids (B,T): only to say where packed sequences begin, each at 0. logits_to_keep: the last so many, or places.
+        num_items_in_batch, shift_labels: of the loss, as a Trainer gives them.
         """
+        for name in ("inputs_embeds", "output_hidden_states", "output_attentions"):
+            if more.get(name) is not None and more[name] is not False:
+                raise ValueError(f"[horner] the model has no {name}")
         B, T = input_ids.shape
         if attention_mask is not None and attention_mask.dim() != 2:
             raise ValueError(f"[horner] attention_mask must be (B,T), got {tuple(attention_mask.shape)}")
@@ -116,7 +132,8 @@ class HornerForCausalLM(PreTrainedModel, GenerationMixin):
             logits = logits[:, -logits_to_keep:]
         loss = None
         if labels is not None:
-            loss = self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1])
+            own = {name: more[name] for name in ("num_items_in_batch", "shift_labels") if name in more}
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **own)
         seen = T + (past_key_values.seen if past_key_values else 0)
         cache = HornerCache(after, seen) if keeps else None
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)

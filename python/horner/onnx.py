@@ -160,7 +160,13 @@ def export(
     table[torch.ops.horner.delta.default] = _delta
     table[torch.ops.horner.short_conv.default] = _short_conv
     table[torch.ops.aten.empty_permuted.default] = _empty
-    program = torch.export.export(module, args, dynamic_shapes=dynamic_shapes).run_decompositions(table)
+    try:
+        program = torch.export.export(module, args, dynamic_shapes=dynamic_shapes).run_decompositions(table)
+    except ValueError as error:  # torch adds where in the graph
+        line, _, more = str(error).partition("\n")
+        if more and line.startswith("horner.onnx"):
+            raise ValueError(line) from None
+        raise
     for node in program.graph.nodes:
         if getattr(node.target, "namespace", "") == "horner":
             raise ValueError(f"horner.onnx: ONNX has no operator for {node.target}")

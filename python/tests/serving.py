@@ -50,7 +50,7 @@ class Server:
 
     def stop(self, how: int = signal.SIGTERM) -> int:
         self.process.send_signal(how)
-        code = self.process.wait(60)
+        code = self.process.wait(600)  # at once on an idle machine
         assert self.process.stderr
         self.process.stderr.close()
         return code

@@ -91,10 +91,10 @@ def test_help(words: list[str]) -> None:
     assert done.returncode == 0 and "Usage: horner" in done.stdout and done.stderr == ""
 
 
-@pytest.mark.parametrize("command", re.findall(r'^      \{"(\w+)",', EXAMPLES, re.MULTILINE))
+@pytest.mark.parametrize("command", re.findall(r'^      \{"([\w ]+)",', EXAMPLES, re.MULTILINE))
 def test_help_ends_with_examples_of_its_page(command: str) -> None:
-    text = run(command, "--help").stdout
-    page = (ROOT / f"docs/{command}.md").read_text()
+    text = run(*command.split(), "--help").stdout
+    page = (ROOT / f"docs/{command.split()[0]}.md").read_text()
     examples = text[text.index("Examples:"):].splitlines()[1:]
     lines = [line.strip() for line in examples if line.strip()]
     assert lines and all(line.startswith("./horner " + command) and line in page for line in lines), lines
@@ -224,7 +224,7 @@ def test_success_names_its_file(tmp_path: Path) -> None:
     train = ["train", "--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16", "--schedule.steps", "4",
              "--eval.examples", "16", "--out", out, "--name", "r"]
     first, second = run(*train), run(*train)
-    assert f"{out}/r" in first.stdout and "finished before" not in first.stderr
+    assert f"{out}/r holds the run.\n" in first.stdout and "finished before" not in first.stderr
     assert "Note: this run had finished before; nothing is trained" in second.stderr
 
 

@@ -75,6 +75,20 @@ def test_crossovers_are_with_the_softmax_of_the_table(done: Path, tmp_path: Path
     assert grouped["memory_crossover"] > 3 * whole["memory_crossover"]
 
 
+def test_one_name_is_one_experiment() -> None:
+    """What the default calls softmax has its settings in its name; without them `softmax` is another mixer."""
+    def settings(*mixers: str) -> dict[str, str]:
+        done = subprocess.run([PROGRAM, "compare", *mixers, "--task", "mqar:T=16,pairs=2,vocabulary=64", "--model.D", "16",
+                               "--train.batch", "2", "--dry-run", "--json"], capture_output=True, text=True, check=True)
+        return {row["mixer"]: row["settings"] for row in json.loads(done.stdout)["rows"]}
+
+    default = settings()
+    named = settings("softmax", *(name for name in default if name.startswith("taylor")), "linear", "gla", "mlstm")
+    assert "softmax:position.kind=none" in default and "softmax" not in default
+    shared = default.keys() & named.keys()
+    assert len(shared) == 5 and all(default[name] == named[name] for name in shared)
+
+
 def test_only_the_mixer_differs(done: Path) -> None:
     """The weights that the mixers share start equal: the loss of a seed's first batch is nearly so."""
     configs = [json.loads(path.read_text()) for path in (done / "runs").glob("*/config.json")]

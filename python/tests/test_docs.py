@@ -109,6 +109,20 @@ def test_readme_cost_is_what_the_program_measures() -> None:
     assert f"{state('taylor:order=2,heads=64', 256):.2f}" == "0.64"
 
 
+def test_readme_results_are_those_of_their_page() -> None:
+    """Numbers and verdicts that README tells of the first paper stand on its page."""
+    page = (ROOT / "docs/results/taylor.md").read_text()
+    told = README[README.index("Results of the first paper"):README.index("[Its page](docs/results/taylor.md)")]
+    for claim, verdict in (("norm", "holds"), ("kernel", "holds"), ("probe", "holds"), ("orders", "untested")):
+        assert f"*{verdict}*" in told and f"| {claim} | full | {verdict} |" in page, claim
+    for claim, arm, loss in (("norm", "norm l2", "1.347"), ("norm", "softmax", "1.378"), ("kernel", "relu, l2", "1.743"),
+                             ("orders", "order 0", "2.22"), ("orders", "order 2", "1.42"), ("orders", "order 4", "1.28"),
+                             ("orders", "order 8", "1.25"), ("orders", "softmax", "1.24")):
+        section = page[page.index(f"## {claim}, full scale"):]
+        found = re.search(rf"^\| {arm} \| ([\d.]+) ±", section, re.MULTILINE)
+        assert found and loss in told and abs(float(found[1]) - float(loss)) <= 0.5 * 10 ** -(len(loss) - 2), (claim, arm)
+
+
 @needs_program
 def test_readme_comparison_is_one_run() -> None:
     """The table, the sentence and the picture are what the program makes of one kept result."""

@@ -213,6 +213,7 @@ def test_demo(tmp_path: Path) -> None:
     for piece in ("What this page shows", "What they write", "ROMEO:", "State of one stream", "Speed of writing",
                   "./horner generate", "<math", "<ol class=\"tokens\">", " nats per byte (less is better). After 8192 tokens it keeps"):
         assert piece in page
+    assert " gated_deltanet: fp32, CPU" in page and "the CPU decoder does not know mixer gated_deltanet" in page
     assert not re.search(r'(src|href)="(?!#|data:)', page)  # one file, no network
     again = run(*words, "--json")  # the finished runs are read
     made = json.loads(again.stdout)

@@ -82,12 +82,23 @@ def test_settings_of_every_type_go_through() -> None:
         (lambda: Mixer("gla", 0), "width D"),
         (lambda: horner.nn.GLA(D)(torch.zeros(2, D)), "x must be"),
         (lambda: horner.nn.GLA(D)(torch.zeros(2, 3, 8)), "q_weight must be|must be"),
+        (lambda: horner.nn.GLA(D)(torch.zeros(0, 3, D)), r"\[gla\] x must be .* B and T at least 1, got \[0, 3, 16\]"),
+        (lambda: horner.nn.MetaLA(D)(torch.ones(2, 3, D, dtype=torch.int64)), r"\[metala\] x must be floating point, got Long"),
+        (lambda: horner.nn.GLA(D)(torch.zeros(2, 3, D).to(torch.complex64)), r"\[gla\] x must be floating point"),
+        (lambda: horner.nn.GLA(D)(torch.zeros(2, 3, D).double()), r"\[gla\] x must have the dtype of the layer, Float, got Double"),
+        (lambda: horner.nn.GLA(D).map(torch.zeros(2, 3, D).bfloat16()), r"\[gla\] x must have the dtype of the layer"),
+        (lambda: horner.nn.Softmax(D)(torch.zeros(2, 3, D, device="meta")), r"\[softmax\] x is on meta, .*_weight on cpu"),
         (lambda: small_model(layer=3), "layers"),
         (lambda: small_model()(torch.zeros(2, 3)), "whole numbers"),
+        (lambda: small_model().loss(ids()[:, 1:], ids()), r"hidden must be \(n,D\) and targets \(n\), got \[16, 16\] and \[18\]"),
+        (lambda: small_model()(ids(), [], lengths=torch.tensor([9, 5])), "lengths have no state"),
+        (lambda: small_model()(ids(), [[], []]), "a state has 3 lists, one for each layer, got 2"),
+        (lambda: horner.nn.GLA(D)(tokens(), window=3), r"\[gla\] has no window to change"),
+        (lambda: horner.nn.GLA(16.5), "cannot be interpreted as an integer"),
     ],
 )
 def test_mistakes_are_one_line(make: Any, says: str) -> None:
-    with pytest.raises((RuntimeError, ValueError), match=says) as error:
+    with pytest.raises((RuntimeError, TypeError, ValueError), match=says) as error:
         make()
     assert "\n" not in str(error.value)
 
@@ -133,6 +144,14 @@ def test_gradcheck(spec: str) -> None:
 
     values = tuple(p.detach().clone().requires_grad_() for p in parameters.values())
     assert torch.autograd.gradcheck(function, (x, *values), fast_mode=True, atol=1e-5)
+
+
+def test_a_step_runs_the_hooks_of_forward() -> None:
+    layer = horner.nn.GLA(D, heads=2)
+    seen: list[int] = []
+    layer.register_forward_pre_hook(lambda module, given: seen.append(given[0].shape[1]))
+    layer.step(tokens()[:, 0], [])
+    assert seen == [1]
 
 
 def test_map_is_the_output_for_one_hot_values() -> None:
@@ -293,8 +312,8 @@ def test_model_in_pieces(positions: int) -> None:
 def test_model_loss_is_cross_entropy() -> None:
     model = small_model(logit_cap=3.0)
     targets = ids().roll(-1, 1)
-    targets[:, -1] = -1
-    expected = torch.nn.functional.cross_entropy(model(ids()).flatten(0, 1), targets.flatten(), ignore_index=-1)
+    targets[:, -1], targets[0, 0] = -1, -100  # any negative one is left out
+    expected = torch.nn.functional.cross_entropy(model(ids()).flatten(0, 1), targets.flatten().clamp_min(-1), ignore_index=-1)
     close(model.loss(ids(), targets), expected)
     compiled = torch.compile(model.loss, fullgraph=True, backend="aot_eager")
     close(compiled(ids(), targets), expected)

@@ -43,13 +43,21 @@ def process(rank: int, kind: str, folder: str) -> None:
         train(wrapped, own)
         weights = net.state_dict()
     else:
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
         mesh = dist.device_mesh.init_device_mesh("cpu", (2,))
         for layer in net.layers:
             fully_shard(layer, mesh=mesh)
         fully_shard(net, mesh=mesh)
         assert all(p.to_local().numel() < p.numel() for p in net.parameters() if p.dim() == 2)
+        register_fsdp_forward_method(net, "loss")
+        with torch.no_grad():
+            torch.testing.assert_close(net.loss(own[:, :-1], own[:, 1:]), model().loss(own[:, :-1], own[:, 1:]))
+        net.reshard()  # an optimiser takes sharded tensors
+        layer = horner.nn.GLA(16, heads=2, seed=1)
+        fully_shard(layer, mesh=mesh)  # gathers the tensors for one token, too
+        x = torch.ones(2, 16)
+        torch.testing.assert_close(layer.step(x, [])[0], horner.nn.GLA(16, heads=2, seed=1).step(x, [])[0])
         train(net, own)
         weights = {name: x.full_tensor() for name, x in net.state_dict().items()}
     if rank == 0:

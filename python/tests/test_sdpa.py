@@ -127,6 +127,8 @@ def test_gradients() -> None:
         ({"kind": "gla"}, "kind must be one of softmax, window, taylor"),
         ({"kind": "window"}, "window needs its width"),
         ({"kind": "taylor:orders=2"}, "taylor takes order, got 'orders=2'"),
+        ({"kind": "taylor:order=3"}, "taylor needs an even order.* got 3"),
+        ({"kind": "taylor:order=2,order=4"}, "taylor takes order, got 'order=4'"),
         ({"attn_mask": torch.zeros(7, 7)}, "must be boolean"),
         ({"attn_mask": torch.ones(7, 7, dtype=torch.bool)}, r"must be \(B,Tk\) = \(2,7\)"),
         ({"attn_mask": torch.ones(2, 7, dtype=torch.bool), "cu_seqlens": torch.tensor([0, 14])}, "takes no attn_mask"),
@@ -136,3 +138,18 @@ def test_mistakes_are_one_line(options: dict[str, object], says: str) -> None:
     with pytest.raises(ValueError, match=says) as error:
         horner.sdpa(*qkv(), **options)
     assert "\n" not in str(error.value)
+
+
+def test_a_mask_with_two_meanings_is_refused() -> None:
+    """With as many rows as queries, (B,Tk) is also the shape of torch's mask (Tq,Tk)."""
+    q, k, v = qkv(B, 7)
+    with pytest.raises(ValueError, match=r"attn_mask \(2, 7\) may mean \(B,Tk\) or torch's \(Tq,Tk\): give \(B,1,1,Tk\)"):
+        horner.sdpa(q, k, v, torch.ones(B, 7, dtype=torch.bool))
+    mask = torch.tensor([[True] * 7, [False] * 2 + [True] * 5])[:, None, None]
+    close(horner.sdpa(q, k, v, mask), torch_sdpa(q, k, v, mask, enable_gqa=True))
+
+
+def test_there_must_be_a_key() -> None:
+    q, k, v = qkv(7, 0)
+    with pytest.raises(ValueError, match="there must be a key, got Tk = 0"):
+        horner.sdpa(q, k, v)

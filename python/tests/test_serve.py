@@ -1,8 +1,10 @@
 """horner serve: texts, chats, log-probabilities, errors, states, many clients and hostile ones."""
 
 import concurrent.futures
+import http.client
 import json
 import math
+import os
 import re
 import shutil
 import signal
@@ -19,6 +21,7 @@ import pytest
 from serving import PROGRAM, ROOT, Server, train
 
 sys.path.insert(0, str(ROOT / "tools"))
+import load_serve  # noqa: E402
 from attacks import shim  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="HORNER_LIBRARY holds no program")
@@ -29,6 +32,15 @@ LONG = {"max_tokens": 10**6, "ignore_eos": True}  # minutes: such a text ends on
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = tmp_path_factory.mktemp("models")
     return {name: train(out, name, "--model.pattern", name) for name in ("gla", "softmax")}
+
+
+@pytest.fixture(scope="module")
+def converted(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The softmax model with other mixers, as `horner convert` makes it without training."""
+    out = tmp_path_factory.mktemp("converted") / "model"
+    subprocess.run([PROGRAM, "convert", models["softmax"], "--to", "hybrid:window=16,sinks=2,far=centres,count=16", "--context", "128",
+                    "--windows", "1", "--calibration", "1", "--texts", "0", "--out", out], check=True, capture_output=True)
+    return out
 
 
 @pytest.fixture(scope="module", params=["gla", "softmax"])
@@ -93,6 +105,31 @@ def test_log_probabilities_are_as_lm_eval_wants_them(server: Server) -> None:
             top = step["choices"][0]["logprobs"]["top_logprobs"][0]
             token = scores["tokens"][end]
             assert token not in top or math.isclose(top[token], scores["token_logprobs"][end], abs_tol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gla", "softmax", "converted", "tinystories"])
+def test_lm_eval_would_get_the_numbers_of_score(models: dict[str, Path], converted: Path, name: str, tmp_path: Path) -> None:
+    """What its local-completions asks for: tokens of the question alone, then those of both behind as many."""
+    data = os.environ.get("HORNER_DATA")
+    if name == "tinystories" and not data:
+        pytest.skip("HORNER_DATA is not set")
+    model = {"converted": converted, "tinystories": Path(data or "") / "tinystories656k"}.get(name) or models[name]
+    asked = [("My body cast a shadow because", [" the sun was rising.", " the grass was cut."]),  # some tokenizers join "e the"
+             ("Lily saw a cat. She said", [" hello to it.", " goodbye."])]
+    lines = [json.dumps({"context": q, "choices": [one[1:] for one in answers], "answer": 0}) for q, answers in asked]
+    (tmp_path / "questions.jsonl").write_text("\n".join(lines) + "\n")
+    done = subprocess.run([PROGRAM, "score", model, "--choices", tmp_path / "questions.jsonl", "--device", "cpu", "--json"],
+                          capture_output=True, text=True, check=True)
+    with Server(model, "--weights", "fp32") as server:
+        def tokens(text: str) -> list[int]:
+            return server.post("/tokenize", prompt=text, add_special_tokens=False)["tokens"]  # type: ignore[no-any-return]
+
+        for (question, answers), wanted in zip(asked, json.loads(done.stdout)["questions"][0]["nats"], strict=True):
+            first = tokens(question)
+            prompts = [first + tokens(question + answer)[len(first):] for answer in answers]
+            choices = server.post("/v1/completions", prompt=prompts, max_tokens=1, temperature=0, logprobs=1, echo=True, seed=1234)["choices"]
+            nats = [-sum(choice["logprobs"]["token_logprobs"][len(first):-1]) for choice in choices]
+            assert nats == pytest.approx(wanted, rel=1e-4)
 
 
 def test_streams(server: Server) -> None:
@@ -178,6 +215,28 @@ def test_a_text_is_the_same_alone_and_among_64_others(server: Server) -> None:
     assert server.metric("streams") == 0
 
 
+@pytest.mark.parametrize("name", ["softmax", "converted"])
+def test_long_prompts_have_the_same_bits_in_any_pieces(models: dict[str, Path], converted: Path, name: str) -> None:
+    """Alone; after a prefix that ends inside a piece; and among 64 others, some of which begin alike."""
+    model = converted if name == "converted" else models[name]
+    prompt = [(i * i * 31 + i // 7) % 256 for i in range(700)]  # a piece has 256 tokens
+
+    def body(i: int, tokens: list[int]) -> dict[str, Any]:
+        return {"prompt": tokens, "max_tokens": 6, "seed": i, "logprobs": 1, "ignore_eos": True}
+
+    with Server(model) as server:
+        alone = server.post("/v1/completions", **body(0, prompt))["choices"]
+    with Server(model) as server:
+        server.post("/v1/completions", **body(1, prompt[:100]))
+        answer = server.post("/v1/completions", **body(0, prompt))
+        assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] >= 99 and answer["choices"] == alone
+    with Server(model) as server, concurrent.futures.ThreadPoolExecutor(65) as pool:
+        prompts = [prompt[: 9 * i] if i % 2 else [i] + prompt[: 300 - 4 * i] for i in range(1, 65)]
+        prompts.insert(20, prompt)
+        texts = list(pool.map(lambda i: server.post("/v1/completions", **body(0 if i == 20 else i, prompts[i])), range(65)))
+        assert texts[20]["choices"] == alone
+
+
 def test_a_chat_reads_its_history_once(server: Server) -> None:
     messages: list[dict[str, str]] = []
     read = 0
@@ -239,6 +298,82 @@ def test_states(server: Server, tmp_path: Path) -> None:
     server.ask("DELETE", "/states/start", status=404)
     for name in ("../x", "", ".x", "a b", "x" * 101):
         server.post("/states", 400, name=name, prompt="x")
+
+
+def test_a_state_without_tokens_needs_a_prompt(server: Server) -> None:
+    server.post("/states", name="bare", prompt="abc")
+    server.ask("POST", "/states/bare/roll_back", {"tokens": 0})
+    for body in ({"prompt": ""}, {}, {"prompt": "", "max_tokens": 0, "save_state": "other"}):
+        message = server.post("/v1/completions", 400, state="bare", **body)["error"]["message"]
+        assert message == "state 'bare' has no tokens and the prompt is empty"
+    wanted = {"max_tokens": 5, "temperature": 0, "ignore_eos": True}
+    assert server.text("abc", state="bare", **wanted) == server.text("abc", **wanted)
+    server.ask("DELETE", "/states/bare")
+
+
+def test_a_fork_outlives_its_parent(server: Server) -> None:
+    wanted = {"max_tokens": 10, "seed": 3, "ignore_eos": True}
+    server.post("/states", name="parent", prompt="To be, or not" * 30)
+    text = server.text(" to be", state="parent", **wanted)
+    server.ask("POST", "/states/parent/fork", {"name": "child"})
+    server.ask("DELETE", "/states/parent")
+    for i in range(20):  # others may take the memory
+        server.text(f"{i} others write here", max_tokens=5, ignore_eos=True)
+    assert server.text(" to be", state="child", **wanted) == text
+    server.ask("DELETE", "/states/child")
+
+
+def test_states_with_names_have_the_memory_of_texts(models: dict[str, Path]) -> None:
+    with Server(models["softmax"], "--memory", 4, "--cache", 0) as server:  # 640 bytes a token, in pages of 256 tokens
+        kept = 0
+        for i in range(20):
+            answer = server.post("/states", 200 if i < 3 else 503, name=f"s{i}", prompt=f"{i:02d}" + "x" * 2000)
+            kept += "name" in answer
+        assert kept == 3 and "states with names hold" in answer["error"]["message"]
+        long = {"max_tokens": 4000, "ignore_eos": True}
+        message = server.post("/v1/completions", 503, prompt="x", **long)["error"]["message"]
+        assert "states with names hold" in message
+        for i in range(kept):
+            server.ask("DELETE", f"/states/s{i}")
+        assert server.post("/v1/completions", prompt="x", **long)["usage"]["completion_tokens"] == 4000
+
+
+def test_a_state_that_cannot_be_written_leaves_the_old_one(models: dict[str, Path], tmp_path: Path) -> None:
+    with Server(models["gla"], "--states", tmp_path) as server:
+        server.post("/states", name="kept", prompt="Now is the winter")
+        file = tmp_path / "kept.safetensors"
+        file.rename(tmp_path / "aside")
+        (file / "in_the_way").mkdir(parents=True)
+        server.post("/states", 500, name="kept", prompt="of our discontent, made glorious")
+        assert server.ask("GET", "/states/kept")["tokens"] == 17
+        server.ask("DELETE", "/states/kept", status=500)
+        assert server.ask("GET", "/states/kept")["tokens"] == 17
+
+
+def test_states_are_whole_whenever_the_program_is_killed(models: dict[str, Path], tmp_path: Path) -> None:
+    wanted = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
+    prompts = [f"{'abc' * length} {length}" for length in range(1, 60, 7)]
+    with Server(models["gla"]) as server:
+        texts = {len(p): server.text(p + "!", **wanted) for p in prompts}
+    for round_number in range(3):
+        server = Server(models["gla"], "--states", tmp_path)
+        for state in server.ask("GET", "/states")["states"]:
+            assert server.text("!", state=state["name"], **wanted) == texts[state["tokens"]]
+        assert round_number == 0 or server.ask("GET", "/states")["states"]
+
+        def save(number: int) -> None:
+            try:
+                for turn in range(10**6):
+                    server.post("/states", name=f"n{number}", prompt=prompts[(turn + number) % len(prompts)])
+            except (OSError, http.client.HTTPException):
+                pass  # the program is gone
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            saving = [pool.submit(save, number) for number in range(3)]
+            server.wait_until(lambda one: one.metric("prompt_tokens_total") > 3000 + 500 * round_number)
+            server.stop(signal.SIGKILL)
+            for one in saving:
+                one.result()
 
 
 def test_a_state_survives_the_program(models: dict[str, Path], tmp_path: Path) -> None:
@@ -388,6 +523,88 @@ def test_hostile_requests(server: Server, data: bytes, status: int) -> None:
     assert server.ask("GET", "/health") == {"status": "ok"}
 
 
+SMALL_BODY = b'{"prompt": "a", "max_tokens": 1}'
+NEXT = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def framed(*headers: str, method: str = "POST", body: bytes = SMALL_BODY) -> bytes:
+    lines = [f"{method} /v1/completions HTTP/1.1", "Host: localhost", "Content-Type: application/json", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (len(SMALL_BODY), SMALL_BODY)
+LENGTH = f"Content-Length: {len(SMALL_BODY)}"
+
+
+@pytest.mark.parametrize("data", [
+    framed(LENGTH, "Content-Length: 5"),
+    framed("Content-Length: 5", LENGTH),
+    framed("Content-Length: 5", "Transfer-Encoding: chunked", body=CHUNKS),
+    framed(LENGTH, "Transfer-Encoding: xchunked"),
+    framed("Transfer-Encoding: gzip, chunked", body=CHUNKS),
+    framed("Transfer-Encoding: chunked", "Transfer-Encoding: identity", body=CHUNKS),
+    framed(LENGTH + "abc"),
+    framed("Content-Length: +5"),
+    framed("Content-Length: -5"),
+    framed("Content-Length:"),
+    framed("Content-Length : 5"),
+    framed(LENGTH, " X-Folded: a"),
+    framed(),
+    framed(f"Content-Length: {len(NEXT)}", method="GET", body=NEXT),
+    framed(f"Content-Length: {len(NEXT)}", method="OPTIONS", body=NEXT),
+    framed(f"Content-Length: {len(NEXT)}", method="DELETE", body=NEXT),
+    framed("Transfer-Encoding: chunked", method="HEAD", body=CHUNKS),
+    framed(LENGTH, "Host: evil.example"),
+    framed("Transfer-Encoding: chunked", body=b"zz\r\n" + SMALL_BODY),
+    framed("Transfer-Encoding: chunked", body=b"ffffffffffffffff\r\n" + SMALL_BODY + b"\r\n0\r\n\r\n"),
+    bytes.fromhex("1603010200010001fc0303") + bytes(range(1, 256)),  # a greeting of TLS
+], ids=range(21))
+def test_where_a_request_ends_is_said_plainly(server: Server, data: bytes) -> None:
+    answer = send(server, data + NEXT)
+    assert answer.startswith(b"HTTP/1.1 400 ") and answer.count(b"HTTP/1.1 ") == 1, answer[:400]
+    assert server.ask("GET", "/health") == {"status": "ok"}
+
+
+def test_requests_one_after_the_other_in_chunks_and_with_a_question_before(server: Server) -> None:
+    data = (NEXT + framed("Transfer-Encoding: chunked", body=CHUNKS) + framed(LENGTH) + framed(LENGTH, "Expect: 100-continue")
+            + b"HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    answers = send(server, data).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"200", b"200", b"200", b"100", b"200", b"200", b"200"]
+    for answer in answers[1:3]:
+        assert json.loads(answer.split(b"\r\n\r\n")[1])["usage"]["completion_tokens"] == 1
+
+
+@pytest.mark.parametrize("host, status", [
+    *((host, 200) for host in ("localhost", "LocalHost:80", "localhost.", "127.0.0.1:1", "127.1.2.3", "[::1]:80", "10.0.0.1")),
+    *((host, 400) for host in ("evil.example", "127.evil.example", "127.0.0.1.evil.example", "localhost.evil.example",
+                               "evil.example@localhost", "[::1.evil.example]", "127.0.0.1@evil.example", "..")),
+])
+def test_names_of_other_machines_are_refused(server: Server, host: str, status: int) -> None:
+    """A page of another site can make a name of its own mean this machine."""
+    assert server.ask("GET", "/health", status=status, Host=host)
+
+
+def test_a_page_of_another_site_gets_no_leave(server: Server) -> None:
+    answer = send(server, b"OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\nConnection: close\r\n"
+                  b"Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 404") and b"access-control" not in answer.lower()
+
+
+def test_large_bodies_are_read_few_at_a_time(models: dict[str, Path]) -> None:
+    with Server(models["gla"], "--body", 8) as server:
+        def most_memory() -> float:  # MiB
+            status = Path(f"/proc/{server.process.pid}/status").read_text()
+            return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
+
+        body = json.dumps({"prompt": ["a"] * 1_000_000}).encode()
+        server.ask("POST", "/v1/completions", body, 400)
+        one = most_memory()
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            answers = list(pool.map(lambda _: server.ask("POST", "/v1/completions", body, 400), range(12)))
+        assert all("a request takes at most 256" in answer["error"]["message"] for answer in answers)
+        assert most_memory() < one + 400  # each alone takes some 150
+
+
 def test_answers_are_whole(server: Server) -> None:
     page = server.ask("GET", "/chat.js")
     for ranges in ("0-4", ",".join(["0-"] * 1000)):
@@ -407,12 +624,18 @@ def test_slow_and_half_requests(server: Server) -> None:
 
 def test_limits(models: dict[str, Path]) -> None:
     with Server(models["gla"], "--streams", 1, "--queue", 2, "--connections", 6) as server:
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            long = pool.submit(server.post, "/v1/completions", prompt="x", max_tokens=3000, ignore_eos=True)
-            server.wait_until(lambda one: one.metric("prompt_tokens_total") > 0)
-            answer = server.post("/v1/completions", 429, prompt=["a", "b", "c"], max_tokens=1)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, socket.create_connection((server.host, server.port)) as client:
+            client.sendall(post_bytes(json.dumps({"prompt": "x", "stream": True} | LONG).encode()))
+            server.wait_for_streams(1)
+            answer = server.post("/v1/completions", 400, prompt=["a", "b", "c"], max_tokens=1)
+            assert "a request takes at most 2" in answer["error"]["message"]
+            wait = pool.submit(server.post, "/v1/completions", prompt=["a", "b"], max_tokens=1)
+            server.wait_until(lambda one: one.metric("queue") == 2)
+            answer = server.post("/v1/completions", 429, prompt="c", max_tokens=1)
             assert "the limit is 2" in answer["error"]["message"]
-            assert long.result()["usage"]["completion_tokens"] == 3000
+            assert server.metric("streams") == 1 and b"data: {" in client.recv(65536)
+            client.close()
+            assert len(wait.result()["choices"]) == 2
         idle = [socket.create_connection((server.host, server.port)) for _ in range(6)]
         server.wait_until(lambda one: b"too many connections" in send(one, b"", wait=1))
         for client in idle:
@@ -450,7 +673,7 @@ def test_a_key(models: dict[str, Path]) -> None:
 
 
 def test_sigterm_drains(models: dict[str, Path]) -> None:
-    server = Server(models["gla"])
+    server = Server(models["gla"], "--drain_seconds", 500)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         long = pool.submit(server.events, "/v1/completions", prompt="x", max_tokens=1500, ignore_eos=True)
         server.wait_until(lambda one: one.metric("prompt_tokens_total") > 0)
@@ -465,7 +688,7 @@ def test_sigterm_drains(models: dict[str, Path]) -> None:
 
 
 def test_a_text_whose_prompt_is_still_read_is_finished_after_sigterm(models: dict[str, Path]) -> None:
-    server = Server(models["gla"])
+    server = Server(models["gla"], "--drain_seconds", 500)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         body = {"prompt": "x" * 30000, "max_tokens": 3, "ignore_eos": True}
         slow = pool.submit(server.events, "/v1/completions", **body)
@@ -498,6 +721,25 @@ def test_an_encoder() -> None:
         for one in answer["data"]:
             assert math.isclose(sum(x * x for x in one["embedding"]), 1, rel_tol=1e-5)
         server.post("/v1/completions", 400, prompt="a")
+
+
+def test_the_load_generator(server: Server, tmp_path: Path) -> None:
+    into = tmp_path / "serve.json"
+    words = [f"one={server.url}", f"two={server.url}", "--clients", "2", "--seconds", "0.5", "--rounds", "2", "--tokens", "4", "--into", into]
+    for _ in range(2):
+        subprocess.run([sys.executable, ROOT / "tools/load_serve.py", *words], check=True, capture_output=True)
+    runs = json.loads(into.read_text())
+    assert [run["program"] for run in runs] == ["one", "two"] * 2
+    for run in runs:
+        assert run["errors"] == 0 and run["turns"] == len(run["tokens_per_second_of_turns"]) == 2
+        assert run["tokens_per_second"] > 0 and run["first_token_seconds"]["p99"] >= run["first_token_seconds"]["p50"] > 0
+    written = into.with_suffix(".md").read_text()
+    assert written.count("\n## ") == 1 and written.count("| one |") == 2  # the same command, twice
+
+
+def test_the_page_of_the_load_is_that_of_its_runs() -> None:
+    runs = ROOT / "docs/results/serve.json"
+    assert load_serve.page(json.loads(runs.read_text())) == runs.with_suffix(".md").read_text()
 
 
 def test_curl(server: Server) -> None:

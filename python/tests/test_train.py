@@ -1,8 +1,10 @@
 """horner train as a user meets it: stopped at any moment, full disks, TensorBoard, several processes."""
 
 import json
+import math
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -94,8 +96,25 @@ def test_interrupt_saves_and_says_so(whole: Path, tmp_path: Path) -> None:
         assert process.returncode == 130
         assert "horner train: stopped at step" in stderr.splitlines()[-1]
         assert list((tmp_path / "run/checkpoints").glob("step_*/DONE"))
-    subprocess.run(command(tmp_path), check=True, capture_output=True, env=ONE_THREAD)
+    again = subprocess.run(command(tmp_path), check=True, capture_output=True, text=True, env=ONE_THREAD)
+    if process.returncode != 0:
+        assert re.search(r"goes on from step \d+", again.stderr), again.stderr
     assert numbers(tmp_path) == numbers(whole)
+
+
+def test_nats_and_bits_have_their_own_names(tmp_path: Path) -> None:
+    """The summary of a text run: a column for each unit, and the two agree."""
+    (tmp_path / "text.txt").write_bytes(b"To be, or not to be, that is the question: " * 200)
+    done = subprocess.run(
+        [PROGRAM, "train", "--task", f"byte:data={tmp_path}/text.txt,T=32", "--model.D", "16", "--schedule.steps", "2",
+         "--eval.examples", "8", "--train.batch", "4", "--device", "cpu", "--out", tmp_path, "--name", "run"],
+        check=True, capture_output=True, text=True, env=ONE_THREAD)
+    lines = done.stdout.splitlines()
+    head = next(line for line in lines if "loss, nats" in line)
+    assert "bits per byte" in head
+    test = next(line for line in lines if line.startswith("test "))
+    place = {name: float(test[head.index(name):].split()[0]) for name in ("loss, nats", "bits per byte")}
+    assert place["bits per byte"] == pytest.approx(place["loss, nats"] / math.log(2), rel=0.2)  # a separator is a target too
 
 
 def test_full_disk_is_one_line_and_leaves_the_old_checkpoint(tmp_path: Path) -> None:

@@ -80,6 +80,38 @@ def test_beams_and_left_padding(folder: Path) -> None:
     assert torch.equal(padded[1, 2:], greedy(own, ids()[1:, 2:], 4)[0])
 
 
+@torch.no_grad()
+def test_a_cache_goes_on(folder: Path) -> None:
+    """A second turn of a chat; rows that are chosen and repeated. A cache stays valid and cannot be cut."""
+    own = saved(folder, PATTERNS[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    first = model.generate(ids(), max_new_tokens=4, do_sample=False, return_dict_in_generate=True)
+    turn = torch.cat([first.sequences, ids(2)], 1)
+    second = model.generate(turn, past_key_values=first.past_key_values, max_new_tokens=3, do_sample=False)
+    assert torch.equal(second, greedy(own, turn, 3))
+    more = ids(2)
+    expected = own(torch.cat([ids(), more], 1))[:, 6:]
+    cache = model(ids(), use_cache=True).past_key_values
+    for _ in range(2):  # it stays valid
+        torch.testing.assert_close(model(more, past_key_values=cache).logits, expected, rtol=1e-4, atol=1e-5)
+    cache.batch_repeat_interleave(2)
+    cache.batch_select_indices(torch.tensor([3, 0]))
+    swapped = model(more.flip(0), past_key_values=cache).logits
+    torch.testing.assert_close(swapped, expected.flip(0), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="cannot be cut back to an earlier token"):
+        cache.crop(4)
+
+
+def test_loss_of_a_trainer(folder: Path) -> None:
+    """Over the tokens of all accumulated batches, and of labels that are shifted already."""
+    saved(folder, PATTERNS[0])
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    mean = model(ids(), labels=ids()).loss
+    torch.testing.assert_close(model(ids(), labels=ids(), num_items_in_batch=40).loss, mean * 10 / 40)
+    shifted = torch.nn.functional.pad(ids()[:, 1:], (0, 1), value=-100)
+    torch.testing.assert_close(model(ids(), labels=ids(), shift_labels=shifted).loss, mean)
+
+
 def test_packed_rows_and_chosen_logits(folder: Path) -> None:
     own = saved(folder, PATTERNS[0])
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
@@ -100,6 +132,9 @@ def test_what_our_models_do_not_take_is_refused(folder: Path) -> None:
         model(ids(), position_ids=torch.tensor([[3, 4, 5, 6, 7, 8]]))
     with pytest.raises(ValueError, match=r"attention_mask must be \(B,T\)"):
         model(ids(), attention_mask=torch.ones(2, 1, 6, 6))
+    for name in ("output_hidden_states", "output_attentions", "inputs_embeds"):
+        with pytest.raises(ValueError, match=f"the model has no {name}"):
+            model(ids(), **{name: True})
     with pytest.raises(ValueError, match="the vocabulary is a setting"):
         model.resize_token_embeddings(13)
 

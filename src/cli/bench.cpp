@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/examples.h"
 #include "cli/flags.h"
 #include "core/check.h"
 #include "core/file.h"
@@ -164,17 +165,17 @@ std::function<int()> declare_bench_ops(CLI::App& app) {
 std::function<int()> declare_bench(CLI::App& app) {
   app.require_subcommand(0, 1);
   CLI::App* ops = app.add_subcommand("ops", "the ops, on their own");
-  ops->allow_extras();
+  ops->allow_extras()->footer(examples_footer("bench ops"));
   const std::function<int()> run_ops = declare_bench_ops(*ops);
   CLI::App* steps = app.add_subcommand("train", "a training step, against eager PyTorch");
-  steps->allow_extras();
+  steps->allow_extras()->footer(examples_footer("bench train"));
   const std::function<int()> run_steps = declare_bench_train(*steps);
   CLI::App* runs = app.add_subcommand("runs", "several small runs at once on one device");
-  runs->allow_extras();
+  runs->allow_extras()->footer(examples_footer("bench runs"));
   const std::function<int()> run_runs = declare_bench_runs(*runs);
   CLI::App* texts =
       app.add_subcommand("generate", "prompts and texts of a model, against llama.cpp");
-  texts->allow_extras();
+  texts->allow_extras()->footer(examples_footer("bench generate"));
   const std::function<int()> run_texts = declare_bench_generate(*texts);
   return [ops, run_ops, steps, run_steps, runs, run_runs, texts, run_texts] {
     if (ops->parsed()) return run_ops();

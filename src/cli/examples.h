@@ -49,10 +49,26 @@ inline const std::vector<std::string>& examples_of(const std::string& command) {
       {"bench",
        {"./horner bench ops --op linear,scan --device cpu --repeats 3",
         "./horner bench train --mixer softmax --D 32 --T 32 --B 4 --steps 2 --device cpu"}},
+      {"bench ops", {"./horner bench ops --op linear,scan --device cpu --repeats 3"}},
+      {"bench train",
+       {"./horner bench train --mixer softmax --D 32 --T 32 --B 4 --steps 2 --device cpu"}},
+      {"bench generate",
+       {"./horner bench generate runs/small --context 4,40 --steps 8 --kl_tokens 16 --rounds 1"}},
+      {"bench runs",
+       {"./horner bench runs --runs 1,2 --steps 60 --D 16 --B 4 --task "
+        "mqar:T=16,pairs=2,vocabulary=32 --device cpu"}},
   };
   static const std::vector<std::string> none;
   const auto found = all.find(command);
   return found == all.end() ? none : found->second;
+}
+
+// What stands at the end of the help; empty: there is no example.
+inline std::string examples_footer(const std::string& command) {
+  std::string text;
+  for (const std::string& line : examples_of(command))
+    text += (text.empty() ? "Examples:\n  " : "\n  ") + line;
+  return text;
 }
 
 }  // namespace horner

@@ -98,12 +98,12 @@ void print(const Explanation& e) {
   if (e.confusion.heads.empty()) return;
   double pairs = 0;
   for (const auto& head : e.confusion.heads) pairs += head.pairs / double(e.confusion.heads.size());
-  const std::string doubled =
-      std::isnan(e.confusion.doubled)
-          ? ""
-          : fmt::format(
-                "; doubling the queries changes their weights by {:.3g}", e.confusion.doubled
-            );
+  const std::string doubled = std::isnan(e.confusion.doubled)
+                                  ? ""
+                                  : fmt::format(
+                                        "; queries twice as long change their weights by {:.3g} %",
+                                        100 * e.confusion.doubled
+                                    );
   say("{:.2f} % of pairs of different tokens get the same weights{}.", 100 * pairs, doubled);
 }
 

@@ -17,6 +17,7 @@
 #include "core/number.h"
 #include "lab/get/get.h"
 #include "report/progress.h"
+#include "report/terminal.h"
 
 namespace horner {
 namespace {
@@ -133,7 +134,7 @@ int run(const GenerateSettings& s) {
     fmt::print("{}\n", json_of(made, s, engine, prompt).dump(2));
   } else {
     if (!made.text.ends_with('\n')) show("\n");
-    std::fputs(made.summary().c_str(), stderr);
+    std::fputs(wrapped(made.summary(), terminal_width(STDERR_FILENO)).c_str(), stderr);
   }
   return made.finish == Finish::cancelled ? 130 : 0;
 }

@@ -171,8 +171,7 @@ int run_program(int argc, char** argv) {
   for (const Command& command : commands()) {
     CLI::App* sub = app.add_subcommand(command.name, command.about);
     sub->allow_extras();
-    if (const auto& examples = examples_of(command.name); !examples.empty())
-      sub->footer(fmt::format("Examples:\n  {}", fmt::join(examples, "\n  ")));
+    sub->footer(examples_footer(command.name));
     actions.emplace_back(sub, command.declare(*sub));
   }
   std::vector<std::string> words(argv + 1, argv + argc);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <set>
 
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -82,12 +81,9 @@ std::vector<const Paper*> named_papers(const std::vector<std::string>& names) {
 // What a queue would run, in its order.
 void print_plan(const std::vector<const Paper*>& chosen, const ReproduceOptions& o) {
   Table table{{"paper", "claim", "runs", "k steps", "minutes", "to the last look", "status"}, {}};
-  double sum = 0;
-  std::set<std::vector<Arm> (*)(Effort)>
-      counted;  // the runs of claims that look at the same models
+  std::vector<const Claim*> open;
   for (const Queued& q : queue_of(chosen, o)) {
-    const bool shared = q.claim->arms != nullptr && !counted.insert(q.claim->arms).second;
-    if (q.open && !shared) sum += q.first.minutes();
+    if (q.open) open.push_back(q.claim);
     table.rows.push_back(
         {q.paper->name,
          q.claim->name,
@@ -101,7 +97,7 @@ void print_plan(const std::vector<const Paper*>& chosen, const ReproduceOptions&
   const std::string total = fmt::format(
       "Open claims at their first look, runs that they share once: {:.0f} minutes of one H200 "
       "(estimated).",
-      sum
+      first_looks(open, o.scale == "gpu" ? Effort::gpu : Effort::cpu).minutes()
   );
   fmt::print("{}\n{}\n", fitted(table), wrapped(total, terminal_width(STDOUT_FILENO)));
 }

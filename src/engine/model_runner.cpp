@@ -115,8 +115,14 @@ class ModelRunner : public Runner {
   int64_t longest() const override { return model_->options().positions; }
   std::string name() const override {
     const at::Tensor weight = model_->parameters().front();
-    const std::string name =
-        fmt::format("{}, {}", c10::toString(weight.scalar_type()), describe_device(device_));
+    const auto type = weight.scalar_type();
+    const std::string name = fmt::format(
+        "{}, {}",
+        type == at::kFloat      ? "fp32"
+        : type == at::kBFloat16 ? "bf16"
+                                : c10::toString(type),
+        describe_device(device_)
+    );
     return note_.empty() ? name : fmt::format("{}; {}", name, note_);
   }
 

@@ -12,11 +12,17 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-int64_t width(const std::string& spec, const at::Tensor& x) {
+// The mixer around these tensors, for a call with this x.
+std::shared_ptr<Mixer> mixer_for(
+    const std::string& spec, const at::Tensor& x, at::TensorList tensors
+) {
   HORNER_CHECK(
       x.dim() == 3, "[{}] x must be (B,T,D), got {} dimensions", TypeSpec::parse(spec).name, x.dim()
   );
-  return x.sym_size(2).guard_int(__FILE__, __LINE__);
+  const int64_t D = x.sym_size(2).guard_int(__FILE__, __LINE__);
+  auto mixer = mixer_of(spec, D, tensors);
+  check_input(mixer_layout(spec, D), x, tensors);
+  return mixer;
 }
 
 Json settings_of(const MixerType& type) {
@@ -64,7 +70,12 @@ std::tuple<at::Tensor, Tensors> mixer_forward(
     std::optional<int64_t> window,
     bool final_state
 ) {
-  const auto mixer = mixer_of(spec, width(spec, given), tensors);
+  const auto mixer = mixer_for(spec, given, tensors);
+  HORNER_CHECK(
+      !window || std::string_view(mixer->name()) == "window",
+      "[{}] has no window to change for a call",
+      mixer->name()
+  );
   const at::Tensor x = with_fixed_sizes(given);
   State state;
   if (before) state.parts = with_fixed_sizes(*before);
@@ -80,7 +91,7 @@ std::tuple<at::Tensor, Tensors> mixer_forward(
 
 at::Tensor mixer_map(std::string spec, const at::Tensor& given, at::TensorList tensors) {
   const at::Tensor x = with_fixed_sizes(given);
-  return mixer_of(spec, width(spec, given), tensors)->map(x);
+  return mixer_for(spec, given, tensors)->map(x);
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ int64_t bytes_after(Mixer& mixer, int64_t T, at::Device device) {
 
 at::Tensor Mixer::forward(const at::Tensor& x, State& state, const Context& context) {
   HORNER_CHECK(
-      x.dim() == 3 && x.size(1) >= 1 && x.size(2) == width_,
-      "[{}] x must be (B,T,D) = (B,T,{}), T at least 1, got {}",
+      x.dim() == 3 && x.size(0) >= 1 && x.size(1) >= 1 && x.size(2) == width_,
+      "[{}] x must be (B,T,D) = (B,T,{}), B and T at least 1, got {}",
       name(),
       width_,
       c10::str(x.sizes())

@@ -1,5 +1,7 @@
 #include "mixers/stateless.h"
 
+#include <ATen/autocast_mode.h>
+
 #include <map>
 #include <mutex>
 
@@ -97,6 +99,39 @@ std::vector<at::Tensor> initial_tensors(const std::string& spec, int64_t D, uint
   std::vector<at::Tensor> list;
   for (const auto& one : noted.tensors) list.push_back(one.tensor.detach());
   return list;
+}
+
+void check_input(const MixerLayout& layout, const at::Tensor& x, at::TensorList tensors) {
+  HORNER_CHECK(
+      at::isFloatingType(x.scalar_type()),
+      "[{}] x must be floating point, got {}",
+      layout.type->name,
+      c10::str(x.scalar_type())
+  );
+  std::optional<at::ScalarType> own;  // of a tensor that follows the layer's dtype
+  const at::DeviceType device = x.device().type();
+  bool fits =
+      at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    HORNER_CHECK(
+        tensors[i].device() == x.device(),
+        "[{}] x is on {}, {} on {}: move one of them by .to(device)",
+        layout.type->name,
+        x.device().str(),
+        layout.tensors[i].name,
+        tensors[i].device().str()
+    );
+    if (layout.tensors[i].type == at::kDouble) continue;  // whatever the layer's dtype
+    own = own.value_or(tensors[i].scalar_type());
+    fits = fits || tensors[i].scalar_type() == x.scalar_type();
+  }
+  HORNER_CHECK(
+      fits || !own,
+      "[{}] x must have the dtype of the layer, {}, got {}",
+      layout.type->name,
+      c10::str(own.value_or(at::kFloat)),
+      c10::str(x.scalar_type())
+  );
 }
 
 std::shared_ptr<Mixer> mixer_of(const std::string& spec, int64_t D, at::TensorList tensors) {

@@ -36,6 +36,8 @@ struct MixerLayout {
 };
 const MixerLayout& mixer_layout(const std::string& spec, int64_t D);
 std::vector<at::Tensor> initial_tensors(const std::string& spec, int64_t D, uint64_t seed);
+// UsageError unless x has the device and the dtype of the layer; under autocast it may have any floating-point dtype.
+void check_input(const MixerLayout& layout, const at::Tensor& x, at::TensorList tensors);
 // The mixer around these tensors, for one call.
 std::shared_ptr<Mixer> mixer_of(const std::string& spec, int64_t D, at::TensorList tensors);
 

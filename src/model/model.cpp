@@ -379,8 +379,16 @@ at::Tensor Model::logits(const at::Tensor& hidden) const {
 
 at::Tensor Model::loss(const at::Tensor& hidden, const at::Tensor& targets) const {
   HORNER_CHECK(head_.weight.defined(), "[model] output = hidden has no head, so it has no loss");
-  if (!has_memory(hidden))  // a graph of its own
-    return at::cross_entropy_loss(logits(hidden), targets, {}, at::Reduction::Sum, -1);
+  HORNER_CHECK(
+      hidden.dim() == 2 && targets.dim() == 1 && hidden.size(0) == targets.size(0),
+      "[model] hidden must be (n,D) and targets (n), got {} and {}",
+      c10::str(hidden.sizes()),
+      c10::str(targets.sizes())
+  );
+  if (!has_memory(hidden)) {  // a graph of its own
+    const at::Tensor known = targets.clamp_min(-1);
+    return at::cross_entropy_loss(logits(hidden), known, {}, at::Reduction::Sum, -1);
+  }
   return head_loss(hidden, {head_.weight, head_.bias, o_.logit_cap}, targets);
 }
 

@@ -84,7 +84,7 @@ Scale make_scale(const Axis& axis, const std::vector<double>& values, int count)
   if (s.high <= s.low) {  // one value
     const double half = s.low == 0 ? 1 : std::abs(s.low) / 2;
     s.high = s.low + half;
-    s.low -= half;
+    if (!axis.low) s.low -= half;
   }
   linear_ticks(s, axis, count);
   return s;

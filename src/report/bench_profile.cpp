@@ -63,7 +63,8 @@ std::string parts_picture(const BenchTrainReport& report) {
   std::vector<std::string> pictures;
   for (const BenchTrainRow& row : report.rows) {
     if (row.profile.parts.empty()) continue;
-    Bars bars{.title = row_name(row), .value = {.label = "ms of a step", .low = 0}};
+    Bars bars{
+        .title = row_name(row), .value = {.label = "ms of a step, lower is better", .low = 0}};
     for (const PartTime& p : row.profile.parts) {
       const double share = p.milliseconds / std::max(row.milliseconds, 1e-9);
       bars.bars.push_back(

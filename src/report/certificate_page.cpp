@@ -15,6 +15,7 @@ namespace horner {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kFourBits = .03;  // the KL that 4-bit quantisation (Q4_K_M) costs
 
 std::string name_of(const std::string& path) { return std::filesystem::path(path).filename(); }
 
@@ -92,7 +93,7 @@ Chart plan_chart(const Certificate& c) {
   const Planning& p = *c.planning;
   Chart chart{
       "Every plan that was tried",
-      {"bytes of state"},
+      {"bytes of state, lower is better"},
       {"KL to the teacher, nats, lower is better"}};
   chart.x.bytes = true;
   chart.y.low = 0;
@@ -116,6 +117,8 @@ Chart plan_chart(const Certificate& c) {
 
 std::string gain_words(const Planning& p) {
   const LayerPlan& every = p.tried.back();
+  if (every.kept.empty())
+    return "every=4 keeps no layer of so small a model: nothing to compare with.";
   const std::string with = fmt::format(
       "With {} softmax layers the plan has KL {:.4f} less than every=4",
       every.kept.size(),
@@ -148,15 +151,16 @@ Section score_section(const Certificate& c) {
   if (c.window_only) table.rows.push_back(score_row("its window only", *c.window_only));
   if (c.state_only)
     table.rows.push_back(score_row("its state only (window 1, no sinks)", *c.state_only));
-  const std::string yardstick = paragraph(
-      "A yardstick: 4-bit quantisation of weights (Q4_K_M) costs a KL of about 0.03, 8 bits "
-      "0.0014. "
-      "The KL measures what was lost. A perplexity below the teacher's is no gain: the text is "
-      "foreign to the teacher, and a student that was trained on such text knows it better."
-  );
+  std::string yardstick =
+      "The KL measures what was lost. A yardstick: 4-bit quantisation of weights (Q4_K_M) costs a "
+      "KL of about 0.03, 8 bits 0.0014.";
+  if (c.perplexity_change() < 0)
+    yardstick +=
+        " A perplexity below the teacher's is no gain: the text is foreign to the teacher, and a "
+        "student that was trained on such text knows it better.";
   return {
       "What was lost",
-      sortable(table) + yardstick +
+      sortable(table) + paragraph(yardstick) +
           figure(
               position_chart(c),
               "A point stands for the positions from its own to the next. Where the window holds "
@@ -172,8 +176,7 @@ Section heads_section(const Certificate& c) {
   std::string body = paragraph(
       "Each head alone, on what its layer reads in the teacher: how far its output is from "
       "softmax's, as a share of softmax's output. Empty rows are layers that stay softmax. In all "
-      "maps a paler cell is better: less error, less weight that "
-      "the window misses."
+      "maps a cell nearer to 0 is better: less error, less weight that the window misses."
   );
   body += side_by_side(grids);
   if (has_bounds(c)) {
@@ -257,6 +260,13 @@ std::string training_words(const Certificate& c) {
                      : fmt::format("trained on {} tokens", short_count(double(tokens)));
 }
 
+// Green: as near to the teacher as 4-bit weights are. Red: dropping what is beyond the window would be nearer.
+Tone certificate_tone(const Certificate& c) {
+  const double kl = c.score.against->kl.mean;
+  if (c.window_only && c.window_only->against->kl.mean < kl) return Tone::bad;
+  return kl <= kFourBits ? Tone::good : Tone::open;
+}
+
 }  // namespace
 
 std::string certificate_verdict(const Certificate& c) {
@@ -303,6 +313,7 @@ std::vector<NamedPicture> certificate_pictures(const Certificate& c) {
 Page certificate_page(const Certificate& c) {
   Page page{"Certificate: " + name_of(c.teacher) + " to " + c.to};
   page.verdict = certificate_verdict(c);
+  page.tone = certificate_tone(c);
   page.sections.push_back(score_section(c));
   if (c.training_tokens() > 0) page.sections.push_back(steps_section(c));
   if (!c.heads.empty()) page.sections.push_back(heads_section(c));

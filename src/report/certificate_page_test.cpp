@@ -45,10 +45,42 @@ TEST(CertificatePage, SaysWhenTheWindowAloneIsBetter) {
   EXPECT_EQ(certificate_verdict(c).find("window alone"), std::string::npos);
 }
 
+// Green: as near as 4-bit weights. Red: its window alone would be nearer.
+TEST(CertificatePage, TheVerdictHasItsColour) {
+  Certificate c = certificate();
+  EXPECT_EQ(certificate_page(c).tone, Tone::bad);
+  c.window_only = score(.2);
+  EXPECT_EQ(certificate_page(c).tone, Tone::open);
+  c.score = score(.02);
+  EXPECT_EQ(certificate_page(c).tone, Tone::good);
+}
+
+// A map's cell near 0 is pale on white and dark on black.
+TEST(CertificatePage, MapsAreReadByTheirNumbers) {
+  Certificate c = certificate();
+  c.heads = {{}};
+  const std::string text = html(certificate_page(c));
+  EXPECT_NE(text.find("a cell nearer to 0 is better"), std::string::npos);
+  EXPECT_EQ(text.find("paler"), std::string::npos);
+}
+
+// In a model of three layers every=4 keeps none, and neither does the plan beside it.
+TEST(CertificatePage, APlanIsNotComparedWithItself) {
+  Certificate c = certificate();
+  Planning planning;
+  planning.tried.resize(2);  // the plan and every=4, both without a softmax layer
+  c.planning = planning;
+  const std::string text = html(certificate_page(c));
+  EXPECT_NE(text.find("every=4 keeps no layer of so small a model"), std::string::npos);
+  EXPECT_EQ(text.find("With 0 softmax layers"), std::string::npos);
+  EXPECT_NE(text.find("bytes of state, lower is better"), std::string::npos);
+}
+
 TEST(CertificatePage, ALowerPerplexityIsNoGain) {
   Certificate c = certificate();
   c.score.nats.mean = c.score.against->nats + .1;
   EXPECT_EQ(certificate_verdict(c).find("no gain"), std::string::npos);
+  EXPECT_EQ(html(certificate_page(c)).find("no gain"), std::string::npos);
   c.score.nats.mean = c.score.against->nats - .2;
   EXPECT_NE(
       certificate_verdict(c).find("perplexity -18.1 % (no gain: this text is foreign"),

@@ -37,7 +37,16 @@ std::string our_number(const Claim& claim, const Finding& f) {
            (claim.arms == nullptr ? "not yet run again" : first_look(claim));
   if (f.verdict == Verdict::untested) return f.reason;
   if (f.judgements.empty()) return "-";
-  const Judgement& j = f.judgements[std::min(claim.headline, f.judgements.size() - 1)];
+  // The claim's own row, unless another one decided.
+  auto row = f.judgements.begin() + ptrdiff_t(std::min(claim.headline, f.judgements.size() - 1));
+  if (row->verdict != f.verdict) {
+    const auto other =
+        std::find_if(f.judgements.begin(), f.judgements.end(), [&](const Judgement& one) {
+          return one.verdict == f.verdict;
+        });
+    if (other != f.judgements.end()) row = other;
+  }
+  const Judgement& j = *row;
   return fmt::format("{}: {}", j.text, measured(j));
 }
 
@@ -129,6 +138,22 @@ std::string sentence(const Reproduction& r) {
       r.paper->where,
       fmt::join(parts, " ")
   );
+}
+
+std::string in_short(const Reproduction& r) {
+  std::string text;
+  for (const Verdict verdict : {Verdict::holds, Verdict::does_not_hold}) {
+    std::vector<std::string> list;
+    for (const Claim& claim : r.paper->claims) {
+      const Finding* f = main_finding(r, claim);
+      if (f != nullptr && f->verdict == verdict)
+        list.push_back(fmt::format("- {}. {}.", claim.says, our_number(claim, *f)));
+    }
+    if (list.empty()) continue;
+    const char* head = verdict == Verdict::holds ? "What holds here:" : "What does not hold here:";
+    text += fmt::format("{}{}\n\n{}\n", text.empty() ? "" : "\n", head, fmt::join(list, "\n"));
+  }
+  return text;
 }
 
 Table claims_table(const std::vector<Reproduction>& all) {

@@ -26,6 +26,8 @@ const Finding* main_finding(const Reproduction&, const Claim&);
 
 // "5 claims; the tests use ... Holds: 2 (orders, norm). Untested: 3 (..)."
 std::string sentence(const Reproduction&);
+// What was decided, as Markdown: what the paper says, and the number that stands for it. Empty: nothing was.
+std::string in_short(const Reproduction&);
 
 // paper | claim | verdict | our number | the paper's: a row per claim of all papers.
 Table claims_table(const std::vector<Reproduction>&);

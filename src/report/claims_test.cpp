@@ -88,6 +88,23 @@ TEST(Claims, NoPaperTypesOurSettings) {
   }
 }
 
+// Beside a verdict stands the number that decided it: the claim's own row, or the one that was refuted.
+TEST(Claims, TheNumberIsThatOfTheVerdict) {
+  Claim two = claim("first");
+  two.expects.push_back({E::under, "wide", "", 0.2});
+  const Paper paper{"p", "1", "title", {two}};
+  Reproduction r{&paper, {}};
+  Finding f{"first", "says", "here", "test/accuracy", "gpu"};
+  f.rows = {{"narrow", {.9, .91, .92, .9}}, {"wide", {.5, .52, .51, .5}}};
+  f.judgements = judge_all(two, f.rows);
+  f.verdict = overall(f.judgements);
+  r.findings = {f};
+  EXPECT_EQ(f.verdict, Verdict::does_not_hold);
+  EXPECT_EQ(claims_table({r}).rows[0][3].find("wide below 0.2: 0.508"), 0u)
+      << claims_table({r}).rows[0][3];
+  EXPECT_EQ(in_short(r).find("What does not hold here:"), 0u);
+}
+
 TEST(Claims, PageAndTable) {
   const Paper paper{"p", "1", "title", {claim("first"), claim("second")}, "small models"};
   Reproduction r{&paper, {}};
@@ -104,7 +121,13 @@ TEST(Claims, PageAndTable) {
   EXPECT_EQ(
       sentence(r), "2 claims; the tests use small models. Holds: 1 (first). Untested: 1 (second)."
   );
+  const std::string decided = in_short(r);
+  EXPECT_EQ(
+      decided.find("What holds here:\n\n- narrow is better. narrow better than wide: 0.40"), 0u
+  ) << decided;
+  EXPECT_EQ(decided.find("does not hold"), std::string::npos);
   const std::string page = markdown(r);
+  EXPECT_NE(page.find(decided), std::string::npos);
   EXPECT_NE(page.find("| wide | 0.508 ± 0.015 | 4 | 0.5 |"), std::string::npos) << page;
   EXPECT_NE(page.find("| model | 100 layers | 3 layers"), std::string::npos);
   EXPECT_NE(page.find("not yet run; the first look takes 20 runs"), std::string::npos);
@@ -143,6 +166,27 @@ TEST(Claims, DirectionAndCommand) {
   EXPECT_NE(picture(r).find("share, lower is better"), std::string::npos);
   EXPECT_NE(markdown(r).find("`./horner reproduce p --seeds 2`"), std::string::npos);
   EXPECT_NE(page(r, "").find("./horner reproduce p --seeds 2"), std::string::npos);
+}
+
+// A survey's task is no sentence of a paper, and the sign of a difference is said where it is read.
+TEST(Claims, APageSaysWhoSaysIt) {
+  Paper paper{"p", "1", "title", {claim("first"), claim("other")}};
+  Reproduction r{&paper, {}};
+  Finding f{"first", "Wide is worse", "here", "test/accuracy", "gpu"};
+  f.rows = {{"narrow", {.9, .91, .92, .9}}, {"wide", {.5, .52, .51, .5}}};
+  f.judgements = judge_all(paper.claims[0], f.rows);
+  f.verdict = Verdict::not_shown;
+  f.reason = "would take about 22 seeds; would take about 46 seeds";
+  r.findings = {f};
+  r.findings.push_back({"other", "Not the paper: a check", "here", "test/accuracy", "gpu"});
+  std::string text = page(r, "");
+  EXPECT_NE(text.find("<p>The paper: Wide is worse.</p>"), std::string::npos);
+  EXPECT_NE(text.find("<p>Not the paper: a check.</p>"), std::string::npos);
+  EXPECT_NE(text.find("A difference above 0: the first arm is better."), std::string::npos);
+  EXPECT_EQ(text.find("<p>Not shown: "), std::string::npos);  // the table of expectations says it
+  paper.survey = true;
+  text = page(r, "");
+  EXPECT_NE(text.find("<p>The task: Wide is worse.</p>"), std::string::npos);
 }
 
 // A bar has the colour of the mixer that its arm trains, whatever the arm is called.

@@ -104,6 +104,13 @@ std::string excerpt_of(const DemoResult& r) {
   );
 }
 
+// Why two mixers may differ more than their sums do: not every mixer has the same loops.
+std::string computed_by(const DemoResult& r) {
+  std::string text = "Not every mixer has loops of its own.";
+  for (const DemoMixer& m : r.mixers) text += fmt::format(" {}: {}.", m.mixer, m.computed_by);
+  return text;
+}
+
 }  // namespace
 
 std::string demo_verdict(const DemoResult& r) {
@@ -169,7 +176,8 @@ Page demo_page(const DemoResult& r) {
                    speed,
                    [](const DemoSpeed& s) { return s.tokens_per_second; }
                ),
-               "One stream after T tokens: the fastest of four groups of 8 tokens."
+               "One stream after T tokens: the fastest of four groups of 8 tokens. " +
+                   computed_by(r)
            )}
   );
   page.sections.push_back(

@@ -135,17 +135,17 @@ Section confusion_section(const Explanation& e) {
       "Are different queries told apart?",
       paragraph(fmt::format(
           "Two tokens are confused when their weights over the same tokens differ by at most 0.1 % "
-          "while they themselves differ by more than 10 %.{} The most similar other token is "
-          "{:.3g} "
-          "away.",
+          "while they themselves differ by more than 10 %.{} The most similar other token "
+          "differs by {:.3g} %.",
           std::isnan(e.confusion.doubled)
               ? ""
               : fmt::format(
-                    " Doubling the queries changes their weights by {:.3g} (relative){}.",
-                    e.confusion.doubled,
-                    e.confusion.doubled < 1e-9 ? ": the length of a query is lost" : ""
+                    " Queries twice as long {}.",
+                    e.confusion.doubled < 1e-9
+                        ? "get the same weights: the length of a query is lost"
+                        : fmt::format("change them by {:.3g} %", 100 * e.confusion.doubled)
                 ),
-          e.confusion.nearest
+          100 * e.confusion.nearest
       )) + sortable(heads)};
 }
 

@@ -180,6 +180,18 @@ SortTable arm_cells(const Reproduction& r, const Finding& f) {
   return sorted;
 }
 
+// Its expectations; where two arms are compared, with the sign of what was measured.
+SortTable judged_cells(const Finding& f) {
+  SortTable table = cells(expectations(f));
+  const bool compares =
+      std::any_of(f.judgements.begin(), f.judgements.end(), [](const Judgement& j) {
+        return j.text.find(" better than ") != j.text.npos ||
+               j.text.find(" worse than ") != j.text.npos;
+      });
+  if (compares) table.caption = "A difference above 0: the first arm is better.";
+  return table;
+}
+
 // Whether the expectations name every row, so that their table has all numbers.
 bool repeated(const Finding& f) {
   return std::all_of(f.rows.begin(), f.rows.end(), [&](const ArmScores& row) {
@@ -205,7 +217,7 @@ std::string numbers(const Reproduction& r, const Finding& f) {
   const std::string all = set + arm_equations(r, f);
   if (f.rows.empty()) return all;
   const std::string table = sortable(arm_cells(r, f)),
-                    judged = f.judgements.empty() ? "" : sortable(cells(expectations(f)));
+                    judged = f.judgements.empty() ? "" : sortable(judged_cells(f));
   if (std::vector<Bars> bands = band_pictures(f); !bands.empty()) {
     // One setting, the one with most numbers, is shown, unless a larger scale shows it; the others open on a click.
     std::stable_sort(bands.begin(), bands.end(), [](const Bars& a, const Bars& b) {
@@ -248,11 +260,13 @@ bool any_decided(const Reproduction& r) {
   });
 }
 
-// What the paper says, and what is done here.
-std::string claim(const Finding& f) {
-  std::string text =
-      paragraph("The paper: " + f.says + ".") + paragraph("Here: " + f.setting + ".");
-  if (f.reason.empty()) return text;
+// What the paper says, and what is done here. Why a claim is not shown stands in the table of its expectations.
+std::string claim(const Reproduction& r, const Finding& f) {
+  const std::string who = f.says.starts_with("Not the paper") ? ""
+                          : r.paper->survey                   ? "The task: "
+                                                              : "The paper: ";
+  std::string text = paragraph(who + f.says + ".") + paragraph("Here: " + f.setting + ".");
+  if (f.reason.empty() || (f.verdict == Verdict::not_shown && !f.judgements.empty())) return text;
   std::string reason = fmt::format("{}: {}.", words(f.verdict), f.reason);
   reason[0] = char(std::toupper(static_cast<unsigned char>(reason[0])));
   return text + paragraph(reason);
@@ -284,9 +298,10 @@ std::string text(const Reproduction& r, size_t width) {
 
 std::string markdown(const Reproduction& r) {
   std::string all = fmt::format(
-      "# {}\n\n{}\n\nWritten by `./horner reproduce {} --out DIR`. {}\n\n{}{}",
+      "# {}\n\n{}\n\n{}Written by `./horner reproduce {} --out DIR`. {}\n\n{}{}",
       heading(r),
       sentence(r),
+      in_short(r).empty() ? "" : in_short(r) + "\n",
       r.paper->name,
       r.paper->survey ? "" : kReading,
       r.paper->survey && !survey_table(r).rows.empty() ? survey_table(r).markdown() + "\n" : "",
@@ -339,8 +354,8 @@ std::string page(const Reproduction& r, const std::string& command) {
   for (const Finding* f : findings) {
     ++count[f->verdict];
     const std::string task = arm_task(r, *f),
-                      told = (tasks.insert(task).second ? claim(*f) + task : claim(*f)) +
-                             evidence(r, *f);
+                      told =
+                          claim(r, *f) + (tasks.insert(task).second ? task : "") + evidence(r, *f);
     if (any_decided(r) && rank(*f) > 0) {
       untested += fmt::format("<h3>{}</h3>\n{}", title(*f), told);
       ++untested_count;

@@ -54,13 +54,6 @@ bool stacks(const SortTable& table) {
   });
 }
 
-// A number stays with its interval on a narrow screen.
-std::string unbroken(std::string text) {
-  for (size_t at = 0; (at = text.find(" ± ", at)) != std::string::npos;)
-    text.replace(at, std::string_view(" ± ").size(), "\u00a0±\u00a0");
-  return text;
-}
-
 // `column`: the name of its column, where the table stacks.
 std::string body_cell(const Cell& cell, bool number, const std::string& column) {
   std::string kind = number ? "number" : cell.colour != -1 ? "mixer" : is_long(cell) ? "long" : "";
@@ -78,7 +71,7 @@ std::string body_cell(const Cell& cell, bool number, const std::string& column) 
       key,
       column.empty() ? "" : fmt::format(R"( data-column="{}")", escape(column)),
       dot,
-      unbroken(rich(cell.text)),
+      rich(cell.text),
       cell.note.empty() ? "" : "<small>" + rich(cell.note) + "</small>"
   );
 }

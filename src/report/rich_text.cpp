@@ -44,6 +44,36 @@ std::string linked(const std::string& text) {
   return out;
 }
 
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// Whether no line may end at the space text[i]: "9 %", "4 KiB", "T = 64", around a "±".
+bool holds_together(std::string_view text, size_t i) {
+  const std::string_view left = text.substr(0, i), right = text.substr(i + 1);
+  if (left.ends_with("±") || right.starts_with("±")) return true;
+  if (left.empty() || right.empty()) return false;
+  if (left.back() >= '0' && left.back() <= '9') {
+    for (const std::string_view unit : {"%", "KiB", "MiB", "GiB"}) {
+      if (right.starts_with(unit)) return true;
+    }
+  }
+  const bool before = right.starts_with("= ") && is_letter(left.back()) &&
+                      (left.size() == 1 || !is_letter(left[left.size() - 2]));
+  const bool after = left.ends_with(" =") && left.size() > 2 && is_letter(left[left.size() - 3]) &&
+                     (left.size() == 3 || !is_letter(left[left.size() - 4]));
+  return before || after;
+}
+
+std::string unbroken(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ' && holds_together(text, i))
+      out += "\u00a0";
+    else
+      out += text[i];
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string raised(const std::string& text) {
@@ -69,7 +99,7 @@ std::string rich(const std::string& text) {
     const size_t open = text.find('`', at);
     const size_t close = open == std::string::npos ? open : text.find('`', open + 1);
     const size_t end = close == std::string::npos ? text.size() : open;
-    out += linked(escape(raised(text.substr(at, end - at))));
+    out += linked(escape(unbroken(raised(text.substr(at, end - at)))));
     if (close == std::string::npos) break;
     out += "<code>" + escape(text.substr(open + 1, close - open - 1)) + "</code>";
     at = close + 1;

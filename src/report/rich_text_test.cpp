@@ -18,5 +18,14 @@ TEST(RichText, CodeLinksAndPowers) {
   EXPECT_EQ(rich("<b>^2"), "&lt;b&gt;²");
 }
 
+// A line of a narrow screen does not end between a number and its unit.
+TEST(RichText, NumbersKeepTheirUnits) {
+  EXPECT_EQ(
+      rich("7 % of 4 KiB, +0.1 ± 0.2, from T = 64 on"),
+      "7\u00a0% of 4\u00a0KiB, +0.1\u00a0±\u00a00.2, from T\u00a0=\u00a064 on"
+  );
+  EXPECT_EQ(rich("set mean = 3, `4 KiB`"), "set mean = 3, <code>4 KiB</code>");
+}
+
 }  // namespace
 }  // namespace horner

@@ -26,7 +26,7 @@ class Drawing {
     double longest = 0;
     for (size_t i = 0; i < c_.series.size(); ++i) {
       const Line& s = c_.series[i];
-      longest = std::max(longest, text_width(s.name));
+      longest = std::max(longest, name_width(s.name));
       if (!s.name.empty()) named_.push_back(i);
       for (const Point& p : s.points) {
         xs.push_back(p.x);
@@ -83,7 +83,9 @@ class Drawing {
     }
     for (const double tick : x_.ticks) {
       text += line_at(px(tick), bottom_, px(tick), bottom_ + 5, "axis");
-      text += text_at(px(tick), bottom_ + 20, "middle", "soft", tick_text(c_.x, tick));
+      const std::string words = tick_text(c_.x, tick);  // the last one ends at the edge
+      const double middle = std::min(px(tick), units(width_) - text_width(words) / 2);
+      text += text_at(middle, bottom_ + 20, "middle", "soft", words);
     }
     text += line_at(left_, bottom_, right_, bottom_, "axis");
     for (size_t i = 0; i < x_label_.size(); ++i)
@@ -166,7 +168,7 @@ class Drawing {
         if (shown(p) && (end == nullptr || p.x >= end->x)) end = &p;
       }
       if (end == nullptr) continue;
-      const double x = px(end->x), y = py(end->y), w = text_width(s.name);
+      const double x = px(end->x), y = py(end->y), w = name_width(s.name);
       const Box at = free_place(x, y, w, s.line && s.points.size() > 1, taken);
       taken.push_back(at);
       const double middle = (at.top + at.bottom) / 2;

@@ -94,6 +94,32 @@ TEST(Svg, NamesStandApart) {
   for (size_t i = 1; i < places.size(); ++i) EXPECT_GE(places[i] - places[i - 1], 16);
 }
 
+// The names beside lines are bold: a wide font takes 9.2 units for a letter of 13 px.
+TEST(Svg, NamesAreNotCutOff) {
+  const std::string name = "conv:kind=dense gla";
+  Chart chart{"t", {"step"}, {"loss"}, {}};
+  chart.series.push_back({name, {{0, 0}, {1, 1}}});
+  chart.series.push_back({"softmax", {{0, .5}, {1, .2}}});
+  const std::string picture = svg(chart);
+  const size_t at = picture.find(">" + name + "<"), open = picture.rfind("<text x=\"", at);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LE(std::stod(picture.substr(open + 9)) + 9.2 * double(name.size()), 800);
+}
+
+// On a phone the last tick of an axis of bytes is not cut off, and a fixed end of an axis stays where one value is all there is.
+TEST(Svg, TicksStayInThePicture) {
+  Chart chart{"t", {"state"}, {"KL"}, {}};
+  chart.x.bytes = true;
+  chart.y.low = 0;
+  chart.series.push_back({"plans", {{65536, 0}, {327680, 0}}});
+  const std::string picture = svg(chart, Width::narrow);
+  const size_t at = picture.find(">320 KiB<"), open = picture.rfind("<text x=\"", at);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LE(std::stod(picture.substr(open + 9)) + 3.7 * 7, 360);
+  EXPECT_EQ(picture.find(">-1<"), std::string::npos);
+  EXPECT_NE(picture.find(">1<"), std::string::npos);
+}
+
 // A name that stands left of its mark ends there, so that a font wider than expected does not cover the mark.
 TEST(Svg, ANameBeforeItsMarkEndsThere) {
   Chart chart{"t", {"x"}, {"y"}, {}};

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "report/html.h"
 
 namespace horner {
 namespace {
+
+constexpr size_t kMostPadding = 32;  // boxes that say nothing
 
 // The tokens of mqar's pairs, which an example begins with; 0: another task.
 size_t tokens_of_pairs(const Json& task) {
@@ -19,11 +23,21 @@ size_t tokens_of_pairs(const Json& task) {
   return 0;
 }
 
-std::string caption_of(const Json& example, size_t shown, bool pairs) {
+// How many tokens at the end are all the same and have no answer.
+size_t padding(const std::vector<TokenBox>& all) {
+  const auto last = std::find_if(all.rbegin(), all.rend(), [&](const TokenBox& box) {
+    return box.text != all.back().text || !box.below.empty();
+  });
+  return size_t(last - all.rbegin());
+}
+
+std::string caption_of(const Json& example, size_t shown, bool pairs, const std::string& left_out) {
   const auto T = example.at("T").get<size_t>();
-  const std::string what =
-      T > shown ? fmt::format("The first {} of the {} tokens of a test example", shown, T)
-                : "A test example";
+  std::string what = "A test example";
+  if (!left_out.empty())
+    what += " without its end, where every token is " + left_out;
+  else if (T > shown)
+    what = fmt::format("The first {} of the {} tokens of a test example", shown, T);
   if (example.at("next").get<bool>())
     return what + ": at each token the model must say the next one.";
   if (example.contains("label"))
@@ -52,7 +66,12 @@ std::string task_example(const Json& task) {
       box.role = t < pairs ? (t % 2 == 0 ? "key" : "value") : box.below.empty() ? "" : "key";
     all.push_back(std::move(box));
   }
-  return boxes(all, caption_of(example, all.size(), pairs > 0));
+  std::string left_out;
+  if (const size_t same = padding(all); same > kMostPadding) {
+    left_out = all.back().text;
+    all.resize(all.size() - same + kMostPadding);
+  }
+  return boxes(all, caption_of(example, all.size(), pairs > 0, left_out));
 }
 
 }  // namespace horner

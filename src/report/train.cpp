@@ -95,7 +95,7 @@ std::string train_summary(const TrainResult& r, const Task& task) {
       short_count(r.flops_per_token)
   );
   text += fmt::format(
-      "{} steps{}, {} tokens in {} ({} tok/s), {} at most.\n{}\n",
+      "{} steps{}, {} tokens in {} ({} tok/s), {} at most.\n{} holds the run.\n",
       r.steps,
       r.stopped.empty() ? "" : fmt::format(" (stopped: {})", r.stopped),
       short_count(double(r.tokens)),

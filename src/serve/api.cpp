@@ -1,11 +1,36 @@
 #include "serve/api.h"
 
+#include <malloc.h>
+
+#include <semaphore>
+
 #include "core/version.h"
 #include "serve/page.h"
 #include "serve/text_answer.h"
 
 namespace horner {
 namespace {
+
+// A large body takes some 100 times its bytes while it is read, so few are read at a time.
+constexpr size_t kLargeBody = 256 << 10;
+std::counting_semaphore<> large_bodies(2);
+
+class OneOfFew {
+ public:
+  explicit OneOfFew(bool counts) : counts_(counts) {
+    if (counts_) large_bodies.acquire();
+  }
+  OneOfFew(const OneOfFew&) = delete;
+  OneOfFew& operator=(const OneOfFew&) = delete;
+  ~OneOfFew() {
+    if (!counts_) return;
+    ::malloc_trim(0);  // else each thread's heap keeps what its bodies took
+    large_bodies.release();
+  }
+
+ private:
+  const bool counts_;
+};
 
 ApiReply json_reply(const Json& json) {
   ApiReply reply;
@@ -63,6 +88,11 @@ Json Api::body_of(const ApiRequest& request) const {
   return body;
 }
 
+void Api::read_body(const ApiRequest& request, const std::function<void(const Json&)>& use) const {
+  const OneOfFew turn(request.body.size() > kLargeBody);
+  use(body_of(request));
+}
+
 ApiReply Api::error_reply(const ApiError& error) {
   ApiReply reply = json_reply(error.json());
   reply.status = error.status;
@@ -105,10 +135,15 @@ ApiReply Api::route(const ApiRequest& request) {
   if (is("GET", "/tokenizer_info")) return json_reply(tokenizer_info());
   if (is("POST", "/v1/completions")) return texts(request, false);
   if (is("POST", "/v1/chat/completions")) return texts(request, true);
-  if (is("POST", "/v1/embeddings")) return json_reply(embeddings(body_of(request)));
-  if (is("POST", "/tokenize")) return json_reply(tokenize(body_of(request)));
-  if (is("POST", "/detokenize")) return json_reply(detokenize(body_of(request)));
-  if (is("POST", "/apply-template")) return json_reply(apply_template(body_of(request)));
+  const auto reply_to = [&](Json (Api::*method)(const Json&) const) {
+    ApiReply reply;
+    read_body(request, [&](const Json& body) { reply = json_reply((this->*method)(body)); });
+    return reply;
+  };
+  if (is("POST", "/v1/embeddings")) return reply_to(&Api::embeddings);
+  if (is("POST", "/tokenize")) return reply_to(&Api::tokenize);
+  if (is("POST", "/detokenize")) return reply_to(&Api::detokenize);
+  if (is("POST", "/apply-template")) return reply_to(&Api::apply_template);
   if (request.path == "/states" || request.path.starts_with("/states/")) return states(request);
   throw ApiError(404, "not_found", "there is no {} {}", request.method, request.path);
 }
@@ -130,7 +165,7 @@ Json Api::models() const {
   return {{"object", "list"}, {"data", Json::array({one})}};
 }
 
-Json Api::embeddings(const Json& body) {
+Json Api::embeddings(const Json& body) const {
   ServedModel& m = model();
   const RequestFields fields(body);
   check_model(m, fields);

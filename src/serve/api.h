@@ -36,16 +36,18 @@ class Api {
   ApiReply route(const ApiRequest& request);
   ServedModel& model() const;  // ApiError 503 while it is read
   Json body_of(const ApiRequest& request) const;
+  // Hands the body to `use`. Large ones wait for each other, so that they do not take the memory together.
+  void read_body(const ApiRequest& request, const std::function<void(const Json&)>& use) const;
 
   ApiReply texts(const ApiRequest& request, bool chat);
   Json models() const;
-  Json embeddings(const Json& body);
+  Json embeddings(const Json& body) const;
   Json tokenize(const Json& body) const;
   Json detokenize(const Json& body) const;
   Json apply_template(const Json& body) const;
   Json tokenizer_info() const;
   ApiReply states(const ApiRequest& request);
-  Json save_state(const ApiRequest& request, const Json& body);
+  Json save_state(const ApiRequest& request);
 
   ServeMetrics& metrics_;
   std::atomic<ServedModel*> model_ = nullptr;

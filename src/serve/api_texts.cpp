@@ -79,7 +79,9 @@ void write_stream(
 
 ApiReply Api::texts(const ApiRequest& request, bool chat) {
   ServedModel& m = model();
-  const auto reading = std::make_shared<Reading>(m, read_text_request(m, body_of(request), chat));
+  TextRequest wanted;
+  read_body(request, [&](const Json& body) { wanted = read_text_request(m, body, chat); });
+  const auto reading = std::make_shared<Reading>(m, std::move(wanted));
   TextEvent event = reading->next(request.alive);  // a mistake still has a status of its own
   ApiReply reply;
   if (reading->request().stream) {
@@ -119,7 +121,7 @@ ApiReply Api::states(const ApiRequest& request) {
   if (name.empty() && verb.empty() && method == "GET") {
     call([&](NamedStates& states, PrefixCache&) { json = {{"states", states.list()}}; });
   } else if (name.empty() && verb.empty() && method == "POST") {
-    json = save_state(request, body_of(request));
+    json = save_state(request);
   } else if (verb.empty() && method == "GET") {
     call([&](NamedStates& states, PrefixCache&) { json = states.describe(name); });
   } else if (verb.empty() && method == "DELETE") {
@@ -152,22 +154,24 @@ ApiReply Api::states(const ApiRequest& request) {
   return reply;
 }
 
-Json Api::save_state(const ApiRequest& request, const Json& body) {
+Json Api::save_state(const ApiRequest& request) {
   ServedModel& m = model();
-  const RequestFields fields(body);
-  const std::string name = fields.text("name").value_or("");
-  NamedStates::check_name(name);
-  Json wanted = body;
-  wanted["save_state"] = name;
-  wanted["stream"] = false;
-  const bool chat = fields.find("messages") != nullptr;
-  if (chat) {
-    wanted["prompt"] = chat_prompt(m, body, {}, nullptr);
-    wanted.erase("messages");
-  }
-  wanted["max_tokens"] = 0;
-  wanted.erase("name");
-  Reading reading(m, read_text_request(m, wanted, false));
+  TextRequest asked;
+  read_body(request, [&](const Json& body) {
+    Json wanted = body;
+    wanted["save_state"] = RequestFields(body).text("name").value_or("");
+    NamedStates::check_name(wanted["save_state"]);
+    wanted["stream"] = false;
+    if (RequestFields(body).find("messages")) {
+      wanted["prompt"] = chat_prompt(m, body, {}, nullptr);
+      wanted.erase("messages");
+    }
+    wanted["max_tokens"] = 0;
+    wanted.erase("name");
+    asked = read_text_request(m, wanted, false);
+  });
+  const std::string name = asked.save_as;
+  Reading reading(m, std::move(asked));
   while (!reading.answer.done()) reading.answer.add(reading.next(request.alive));
   Json json;
   m.worker->call([&](NamedStates& states, PrefixCache&) { json = states.describe(name); });

@@ -8,14 +8,41 @@
 
   const bytes = n => n < 1024 ? `${n} B` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`;
 
+  const made = (name, text, className = "") => {
+    const element = document.createElement(name);
+    element.textContent = text;
+    element.className = className;
+    return element;
+  };
+
+  // Code between ``` or `, and words between **, as elements; all else as it is.
+  function formatted(text) {
+    return text.split(/(```[^\n]*\n[^]*?(?:```|$)|`[^`\n]+`|\*\*[^*\n]+\*\*)/).map(part => {
+      if (part.startsWith("```")) return made("pre", part.replace(/^```[^\n]*\n/, "").replace(/\n?```$/, ""));
+      if (/^`.+`$/.test(part)) return made("code", part.slice(1, -1));
+      if (/^\*\*.+\*\*$/.test(part)) return made("b", part.slice(2, -2));
+      return part;
+    });
+  }
+
   function show() {
     const list = $("messages"), messages = branches[now];
-    list.replaceChildren(...messages.map(message => {
-      const article = document.createElement("article");
-      article.className = message.role;
-      article.textContent = message.content;
-      return article;
+    list.replaceChildren(...messages.map((message, i) => {
+      const article = made("article", "", message.role);
+      if (message.role === "assistant") article.append(...formatted(message.content));
+      else article.textContent = message.content;
+      if (writing && i === messages.length - 1) article.classList.add("writing");
+      if (message.role !== "user" || writing) return article;
+      const edit = made("button", "Edit", "edit");
+      edit.title = "return to before this message, and change it";
+      edit.addEventListener("click", () => roll_back(i));
+      const row = made("div", "", "mine");
+      row.append(edit, article);
+      return row;
     }));
+    list.hidden = messages.length === 0;
+    list.classList.toggle("waiting", writing !== null && messages.at(-1)?.role === "user");
+    $("welcome").hidden = messages.length > 0 || !model;
     list.scrollTop = list.scrollHeight;
     $("branches").replaceChildren(...(branches.length < 2 ? [] : branches.map((_, i) => {
       const button = document.createElement("button");
@@ -64,9 +91,11 @@
     const reply = {role: "assistant", content: ""};
     const start = performance.now();
     let first = 0, tokens = 0;
+    const heat = $("temperature").valueAsNumber;
     const response = await fetch("/v1/chat/completions", {
       method: "POST", headers: headers(), signal: writing.signal,
-      body: JSON.stringify({model, messages: said, stream: true, stream_options: {include_usage: true}})});
+      body: JSON.stringify({model, messages: said, stream: true, stream_options: {include_usage: true},
+                            ...(Number.isFinite(heat) ? {temperature: heat} : {})})});
     if (!response.ok) throw new Error(await failed(response));
     messages.push(reply);
     show();
@@ -77,8 +106,9 @@
         first ||= performance.now();
         ++tokens;
         reply.content += text;
-        $("messages").lastChild.textContent = reply.content;
-        $("messages").scrollTop = $("messages").scrollHeight;
+        const list = $("messages"), follows = list.scrollHeight - list.scrollTop - list.clientHeight < 60;
+        list.lastChild.replaceChildren(...formatted(reply.content));
+        if (follows) list.scrollTop = list.scrollHeight;
         if (tokens > 1) $("numbers").textContent = `${((tokens - 1) * 1000 / (performance.now() - first)).toFixed(1)} tokens/s`;
       }
       if (event.usage) {
@@ -107,13 +137,12 @@
     $("text").focus();
   }
 
-  function roll_back() {
+  // To before message `to`, which may be changed and sent again.
+  function roll_back(to) {
     const messages = branches[now];
-    let last = messages.length;
-    while (last > 0 && messages[last - 1].role !== "user") --last;
-    if (last === 0) return;
-    $("text").value = messages[last - 1].content;
-    messages.length = last - 1;
+    if (to < 0) return;
+    $("text").value = messages[to].content;
+    messages.length = to;
     show();
     $("text").focus();
   }
@@ -147,7 +176,13 @@
     }
   });
   $("stop").addEventListener("click", () => writing?.abort());
-  $("back").addEventListener("click", roll_back);
+  $("back").addEventListener("click", () => roll_back(branches[now].findLastIndex(message => message.role === "user")));
+  for (const example of $("examples").children) {
+    example.addEventListener("click", () => {
+      $("text").value = example.textContent;
+      send();
+    });
+  }
   $("fork").addEventListener("click", fork);
   $("key").addEventListener("change", load);
   show();

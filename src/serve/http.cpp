@@ -27,14 +27,13 @@ bool same_key(const std::string& given, const std::string& key) {
   return difference == 0;
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
-// "[::1]:8080" -> "::1"
+// "[::1]:8080" -> "::1", "LocalHost." -> "localhost"
 std::string host_name(const std::string& header) {
   if (header.starts_with('[')) return header.substr(1, header.find(']') - 1);
-  return header.substr(0, header.find(':'));
+  std::string name = header.substr(0, header.find(':'));
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? char(c + 'a' - 'A') : c;
+  if (name.ends_with('.')) name.pop_back();
+  return name;
 }
 
 bool is_address(const std::string& host) {
@@ -42,6 +41,41 @@ bool is_address(const std::string& host) {
   in6_addr v6;
   return ::inet_pton(AF_INET, host.c_str(), &v4) == 1 ||
          ::inet_pton(AF_INET6, host.c_str(), &v6) == 1;
+}
+
+// 127.evil.example is the name of another machine.
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || (host.starts_with("127.") && is_address(host));
+}
+
+// Where a request ends is said once and plainly. Else a proxy before this server may see its end elsewhere, and what one client
+// sends would become the beginning of another's request.
+std::optional<ApiError> framing_mistake(const httplib::Request& request) {
+  const auto wrong = [](const std::string& what) {
+    return ApiError(400, "bad_request", "{}", what);
+  };
+  for (const auto& [name, value] : request.headers) {
+    const auto odd = [](char c) { return uint8_t(c) <= ' ' || c == 127; };
+    if (std::any_of(name.begin(), name.end(), odd)) return wrong("a header's name has a space");
+  }
+  for (const char* name : {"Host", "Content-Length", "Transfer-Encoding"}) {
+    if (request.get_header_value_count(name) > 1)
+      return wrong(fmt::format("there are several headers {}", name));
+  }
+  const bool sized = request.has_header("Content-Length");
+  const bool chunked = request.has_header("Transfer-Encoding");
+  const std::string size = request.get_header_value("Content-Length");
+  if (sized && (size.empty() || size.find_first_not_of("0123456789") != size.npos))
+    return wrong("Content-Length must be a number");
+  if (chunked && request.get_header_value("Transfer-Encoding") != "chunked")
+    return wrong("of Transfer-Encoding only chunked is read");
+  if (sized && chunked) return wrong("the body has Content-Length and Transfer-Encoding");
+  if (request.method == "POST") {
+    if (!sized && !chunked) return wrong("the body's length is missing: send Content-Length");
+  } else if (chunked || size.find_first_not_of('0') != size.npos) {
+    return wrong(fmt::format("a {} has no body here", request.method));
+  }
+  return {};
 }
 
 // A thread for each client.
@@ -108,6 +142,8 @@ class Server : public httplib::Server {
       ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
     set_default_headers({{"X-Content-Type-Options", "nosniff"}});
+    set_keep_alive_timeout(limits_.idle.count());  // what clients are told
+    set_keep_alive_max_count(1 << 20);
     set_pre_routing_handler([this](const auto& request, auto& response) {
       return admits(request, response) ? HandlerResponse::Unhandled : HandlerResponse::Handled;
     });
@@ -239,6 +275,7 @@ class Server : public httplib::Server {
       put(response, Api::error_reply(error));
       return false;
     };
+    if (const auto mistake = framing_mistake(request)) return refuse(*mistake);
     const std::string host = host_name(request.get_header_value("Host"));
     if (loopback() && !host.empty() && !is_loopback(host) && !is_address(host))
       return refuse({400, "invalid_host", "this server is not '{}'", host.substr(0, 100)});

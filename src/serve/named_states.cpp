@@ -68,6 +68,7 @@ NamedStates::NamedStates(Runner& runner, std::string folder, std::string print, 
     const std::string name = file.path().stem();
     if (file.path().extension() == kEnding && good_name(name)) read(name, file.path());
   }
+  measure();
 }
 
 std::string NamedStates::path_of(const std::string& name) const {
@@ -97,6 +98,17 @@ void NamedStates::save(const std::string& name, NamedState state) {
     state.on_disk = true;
   }
   states_[name] = std::move(state);
+  measure();
+}
+
+void NamedStates::measure() {
+  std::vector<const StreamState*> held;
+  int64_t tokens = 0;
+  for (const auto& [name, s] : states_) {
+    if (s.state) held.push_back(s.state.get());
+    tokens += int64_t(s.tokens.size() * sizeof(int32_t));
+  }
+  bytes_ = tokens + runner_.held_bytes(held);
 }
 
 void NamedStates::fork(const std::string& from, const std::string& to) {
@@ -138,6 +150,7 @@ void NamedStates::remove(const std::string& name) {
   if (!folder_.empty()) std::filesystem::remove(path_of(name), error);
   if (error) throw RunError("{}: cannot be deleted: {}", path_of(name), error.message());
   states_.erase(name);
+  measure();
 }
 
 void NamedStates::write(const NamedState& s, const std::string& path) const {

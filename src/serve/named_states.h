@@ -28,9 +28,10 @@ class NamedStates {
   // `fingerprint` tells models apart: a state of another model is not read.
   NamedStates(Runner& runner, std::string folder, std::string fingerprint, int64_t most);
 
-  // ApiError 400 if the name is not made of letters, digits, '.', '_' and '-', 429 if there are too many; it replaces an old one.
-  // 409 if the folder has another file of this name: a state of another model, or a model. Without room on the disk the old one stays.
+  // ApiError 400: only letters, digits, '.', '_' and '-'.
   static void check_name(const std::string& name);
+  // Replaces an old one. ApiError 429 if there are too many, 409 if the folder has another file of this name: a state of another
+  // model, or a model. Whatever is thrown, the old one stays.
   void save(const std::string& name, NamedState state);
   const NamedState& at(const std::string& name) const;  // ApiError 404
   void fork(const std::string& from, const std::string& to);
@@ -42,15 +43,18 @@ class NamedStates {
   Json list() const;
   Json describe(const std::string& name) const;
   int64_t size() const { return int64_t(states_.size()); }
+  int64_t bytes() const { return bytes_; }  // of memory; what they share counts once
 
  private:
   std::string path_of(const std::string& name) const;
   void write(const NamedState& state, const std::string& path) const;
+  void measure();
   void read(const std::string& name, const std::string& path);
 
   Runner& runner_;
   const std::string folder_, fingerprint_;
   const int64_t most_;
+  int64_t bytes_ = 0;
   std::map<std::string, NamedState> states_;
 };
 

@@ -111,7 +111,13 @@ void read_completion(const ServedModel& model, const RequestFields& fields, Text
   const bool after = !request.state.empty();
   const Json* given = fields.find("prompt");
   if (!given && !after) throw ApiError(400, "invalid_value", "prompt is missing");
-  const Json prompt = given ? *given : Json("");
+  static const Json nothing = "";
+  const Json& prompt = given ? *given : nothing;
+  const int64_t most = model.worker->most_prompts();
+  if (prompt.is_array() && int64_t(prompt.size()) > most && !prompt[0].is_number())
+    throw ApiError(
+        400, "too_large", "prompt has {} texts; a request takes at most {}", prompt.size(), most
+    );
   request.prompts =
       read_prompts("prompt", prompt, model.worker->vocabulary(), [&](const std::string& text) {
         return after ? model.tokenizer.encode(text) : prompt_tokens(model.tokenizer, text);

@@ -183,7 +183,7 @@ int64_t Worker::bytes_of(const PromptTask& task, int64_t prompt_tokens) const {
 
 // ApiError if its texts do not fit.
 void Worker::check_memory(const PromptTask& task, int64_t each) const {
-  int64_t held = 0;
+  int64_t held = states_.bytes();
   for (const auto& [stream, active] : active_)
     held += active.bytes * (active.reading ? active.task->n : 1);
   const int64_t needed = each * task.n, mib = 1 << 20;
@@ -199,10 +199,12 @@ void Worker::check_memory(const PromptTask& task, int64_t each) const {
     throw ApiError(
         503,
         "no_memory",
-        "the states of these texts may take {} MiB and {} of {} are free now: try again later",
+        "the states of these texts may take {} MiB and {} of {} are free now{}: try again later",
         needed / mib + 1,
-        (o_.state_bytes - held) / mib,
-        o_.state_bytes / mib
+        std::max<int64_t>(o_.state_bytes - held, 0) / mib,
+        o_.state_bytes / mib,
+        states_.bytes() < mib ? ""
+                              : fmt::format(" (states with names hold {})", states_.bytes() / mib)
     );
 }
 
@@ -216,6 +218,10 @@ void Worker::open_stream(const std::shared_ptr<const PromptTask>& task) {
     if (named.state && named.read < int64_t(tokens.size()))
       found = {named.read, engine_.runner().fork(*named.state)};
   }
+  if (tokens.empty())
+    throw ApiError(
+        400, "invalid_value", "state '{}' has no tokens and the prompt is empty", task->state
+    );
   const int64_t bytes = bytes_of(*task, int64_t(tokens.size()));
   check_memory(*task, bytes);
   if (!task->score_prompt) {

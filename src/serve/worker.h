@@ -24,9 +24,10 @@
 namespace horner {
 
 struct WorkerOptions {
-  int64_t streams = 16;             // texts at a time
-  int64_t queue = 256;              // prompts that wait
-  int64_t state_bytes = 1LL << 30;  // of all texts together, each at its longest
+  int64_t streams = 16;  // texts at a time
+  int64_t queue = 256;   // prompts that wait
+  int64_t state_bytes =
+      1LL << 30;  // of all texts together, each at its longest, and states with names
   int64_t cache_bytes = 1LL << 30;
   int64_t cache_every = 256;  // tokens
   int64_t states = 1024;      // with a name
@@ -68,7 +69,8 @@ class Worker {
   void drain(std::chrono::milliseconds most);
 
   int64_t vocabulary() const { return vocabulary_; }
-  int64_t longest() const { return longest_; }  // tokens of a stream; 0: any number
+  int64_t longest() const { return longest_; }       // tokens of a stream; 0: any number
+  int64_t most_prompts() const { return o_.queue; }  // of a request
 
  private:
   struct Active {

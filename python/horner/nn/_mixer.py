@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import operator
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -13,7 +14,7 @@ from horner.ops import Form
 
 
 class Mixer(nn.Module):
-    """Any mixer of the list by its spec: Mixer("gla:heads=8", 512). (B,T,D) -> (B,T,D), T at least 1.
+    """Any mixer of the list by its spec: Mixer("gla:heads=8", 512). (B,T,D) -> (B,T,D), B and T at least 1.
 
     y = layer(x)                 a sequence from its beginning
     y, state = layer(x, [])      the same, and what the next tokens need of the past
@@ -34,9 +35,9 @@ class Mixer(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        layout = json.loads(torch.ops.horner.mixer_layout(spec, D))
         self.spec = spec
-        self.D = D
+        self.D = operator.index(D)
+        layout = json.loads(torch.ops.horner.mixer_layout(spec, self.D))
         self.options: dict[str, Any] = layout["options"]
         self.causal: bool = layout["causal"]
         self._rows = _tensors.rows_of(layout["tensors"])
@@ -109,7 +110,7 @@ class Mixer(nn.Module):
 
     def step(self, x: Tensor, state: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """One token of each row: x (B,D) -> y (B,D) and the state after it."""
-        y, after = self.forward(x.unsqueeze(1), state)
+        y, after = self(x.unsqueeze(1), state)  # with the hooks of forward: fully_shard gathers the tensors in one
         return y.squeeze(1), after
 
     def map(self, x: Tensor) -> Tensor:

@@ -131,6 +131,10 @@ class Model(nn.Module):
     ) -> tuple[Tensor, list[list[Tensor]]]:
         keeps = state is not None
         L = self.options["layers"]
+        if state is not None and lengths is not None:
+            raise ValueError("[model] lengths have no state, which would read the padding: take cu_seqlens")
+        if state is not None and len(state) not in (0, L, L + 1):
+            raise ValueError(f"[model] a state has {L} lists, one for each layer, got {len(state)}")
         seen = state[L] if state and len(state) > L else []
         x, seen_after = torch.ops.horner.model_begin(
             self.options_json,

@@ -74,6 +74,46 @@ def test_a_chat(browser: Browser, server: Server) -> None:
     assert problems(browser, server) == []
 
 
+# The server's next answers are this text, without the server.
+ANSWER = """window.fetch = async () => new Response([%s].map(text => 'data: ' + JSON.stringify(
+    {choices: [{delta: {content: text}}]}) + '\\n\\n').join('') + 'data: [DONE]\\n\\n')"""
+
+
+def test_an_answer_is_shown_as_it_is_meant(browser: Browser, server: Server) -> None:
+    browser.size(1100, 800)
+    browser.open(server.url)
+    until(browser, READY)
+    browser.run(ANSWER % "'**bold** <i>x</i> ', '`a_b` and\\n```py\\nprint(**1**)', '\\n```\\nend'")
+    assert browser.run("document.querySelectorAll('#examples button').length") == 3
+    browser.click("#examples button", 1)
+    until(browser, f"{READY} && {COUNT} == 2")
+    assert browser.run("document.querySelector('article.user').textContent") == "Name three rivers of Europe."
+    shown = {name: browser.run(f"document.querySelector('article.assistant {name}').textContent") for name in ("b", "code", "pre")}
+    assert shown == {"b": "bold", "code": "a_b", "pre": "print(**1**)"}
+    assert browser.run("document.querySelector('article.assistant i')") is None
+    assert "<i>x</i>" in browser.run("document.querySelector('article.assistant').textContent")
+
+    say(browser, "second")
+    until(browser, f"{READY} && {COUNT} == 4")
+    browser.click("button.edit", 1)
+    assert browser.run(COUNT) == 2 and browser.run("document.getElementById('text').value") == "second"
+    browser.click("button.edit", 0)
+    assert browser.run(COUNT) == 0 and not browser.run("document.getElementById('welcome').hidden")
+    assert problems(browser, server) == []
+
+
+def test_the_temperature_is_sent(browser: Browser, server: Server) -> None:
+    browser.open(server.url)
+    until(browser, READY)
+    for value, wanted in (("0.7", 0.7), ("", None)):
+        browser.run(f"document.getElementById('temperature').value = '{value}'")
+        browser.run("window.asked = null; window.fetch = async (_, options) => { window.asked = JSON.parse(options.body); throw new Error('enough'); }")
+        say(browser, "Hi")
+        until(browser, f"{READY} && window.asked")
+        assert browser.run("window.asked.temperature ?? null") == wanted
+        assert browser.run("document.querySelector('article.error:last-child').textContent") == "enough"
+
+
 def test_numbers_are_shown(browser: Browser, server: Server) -> None:
     browser.open(server.url)
     until(browser, READY)

@@ -175,6 +175,7 @@ DemoResult demo(
     DemoMixer one{o.mixers[i], outcomes[i].result, samples[i].all(), {}};
     const LanguageModel loaded = load_language_model(folder_of(runs[i]), at::kCPU);
     for (const int64_t T : {128, 512, 2048, 8192}) one.speeds.push_back(speed_at(loaded, T));
+    one.computed_by = fastest_runner(loaded)->name();
     result.mixers.push_back(std::move(one));
   }
   return result;
@@ -187,6 +188,7 @@ Json DemoResult::json() const {
         {"mixer", m.mixer},
         {"result", m.result.json()},
         {"samples", Json::array()},
+        {"computed_by", m.computed_by},
         {"speeds", Json::array()}};
     for (const DemoSample& s : m.samples)
       one["samples"].push_back({{"step", s.step}, {"text", s.text}});

@@ -44,6 +44,7 @@ struct DemoMixer {
   TrainResult result;
   std::vector<DemoSample> samples;
   std::vector<DemoSpeed> speeds;
+  std::string computed_by = {};  // what writes so fast: "fp32, CPU, avx512"
 };
 
 struct DemoResult {

@@ -11,7 +11,8 @@
 namespace horner {
 namespace {
 
-constexpr double kStep = 0.3e-3, kNumber = 0.17e-9, kEager = 3e-3, kLayer = 0.5e-3;
+constexpr double kStep = 0.3e-3, kNumber = 0.17e-9, kEager = 3e-3, kLayer = 0.5e-3,
+                 kFeature = 0.15e-9;
 
 struct TaskCost {
   double tokens = 0;  // of an example
@@ -34,13 +35,53 @@ TaskCost cost_of(const TrainOptions& run) {
   return found->second;
 }
 
+// What LUNA's learned maps take beside the layer.
+double map_seconds(const TrainOptions& run, double tokens) {
+  double features = 0;  // of a token, over all layers
+  for (int64_t layer = 0; layer < run.model.layers; ++layer) {
+    const MixerSpec spec =
+        MixerSpec::parse(run.model.pattern[size_t(layer) % run.model.pattern.size()]);
+    if (spec.name != "luna") continue;
+    const auto number = [&](const char* name, double usual) {
+      const std::optional<std::string> found = spec.find(name);
+      return found ? std::stod(*found) : usual;
+    };
+    const double heads = number("heads", 4);
+    features += heads * number("map.projections", 16) * number("map.channels", 4) *
+                number("map.hidden", 64) / 64;
+  }
+  return kFeature * tokens * features;
+}
+
+// The runs of one arm with this number of seeds.
+ClaimCost cost_of_arm(const Claim& claim, const Arm& arm, int64_t seeds) {
+  ClaimCost sum;
+  const double step = step_seconds(arm.options);
+  const auto add = [&](int64_t runs, double share) {
+    const double steps = double(runs) * share * double(arm.options.schedule.steps);
+    sum.runs += runs;
+    sum.steps += steps;
+    sum.seconds += steps * step;
+  };
+  const auto rates = int64_t(arm.after.empty() ? claim.protocol.rates.size() : 0);
+  const bool each_seed = claim.protocol.rate_each_seed;
+  const int64_t searches = each_seed ? seeds : 1;
+  if (rates > 2) add(searches * rates, 0.25);
+  if (rates > 1) add(searches * (rates > 2 ? (rates + 1) / 2 : rates), 1);
+  if (rates > 2 && !each_seed) add(1, 1);  // beyond the grid
+  if (rates < 2 || !each_seed) add(seeds, 1);
+  return sum;
+}
+
 }  // namespace
 
 double step_seconds(const TrainOptions& run) {
   const TaskCost task = cost_of(run);
-  const double numbers = double(run.train.batch * run.model.D * run.model.layers) * task.tokens;
+  const double tokens = double(run.train.batch) * task.tokens;
   const bool eager = task.eager || run.model.dropout > 0;
-  return std::max(kLayer * double(run.model.layers), (eager ? kEager : kStep) + kNumber * numbers);
+  const double seconds =
+      (eager ? kEager : kStep) + kNumber * tokens * double(run.model.D * run.model.layers);
+  return std::max(kLayer * double(run.model.layers), seconds) + map_seconds(run, tokens);
 }
 
 ClaimCost budget(const Claim& claim, Effort scale, int64_t seeds) {
@@ -48,19 +89,30 @@ ClaimCost budget(const Claim& claim, Effort scale, int64_t seeds) {
   if (scale == Effort::gpu) sum.seconds = claim.seconds;
   if (claim.arms == nullptr) return sum;
   for (const Arm& arm : claim.arms(scale)) {
-    const auto add = [&](int64_t runs, double share) {
-      const double steps = double(runs) * share * double(arm.options.schedule.steps);
-      sum.runs += runs;
-      sum.steps += steps;
-      sum.seconds += steps * step_seconds(arm.options);
-    };
-    const auto rates = int64_t(arm.after.empty() ? claim.protocol.rates.size() : 0);
-    const bool each_seed = claim.protocol.rate_each_seed;
-    const int64_t searches = each_seed ? seeds : 1;
-    if (rates > 2) add(searches * rates, 0.25);
-    if (rates > 1) add(searches * (rates > 2 ? (rates + 1) / 2 : rates), 1);
-    if (rates > 2 && !each_seed) add(1, 1);  // beyond the grid
-    if (rates < 2 || !each_seed) add(seeds, 1);
+    const ClaimCost own = cost_of_arm(claim, arm, seeds);
+    sum.runs += own.runs;
+    sum.steps += own.steps;
+    sum.seconds += own.seconds;
+  }
+  return sum;
+}
+
+ClaimCost first_looks(const std::vector<const Claim*>& claims, Effort scale) {
+  std::map<std::string, ClaimCost> arms;  // by what decides their runs
+  ClaimCost sum;
+  for (const Claim* claim : claims) {
+    if (scale == Effort::gpu) sum.seconds += claim->seconds;
+    if (claim->arms == nullptr) continue;
+    for (const Arm& arm : claim->arms(scale)) {
+      const ClaimCost own = cost_of_arm(*claim, arm, claim->protocol.seeds);
+      ClaimCost& known = arms[to_json(arm.options).dump() + arm.after];
+      if (own.seconds > known.seconds) known = own;
+    }
+  }
+  for (const auto& [name, own] : arms) {
+    sum.runs += own.runs;
+    sum.steps += own.steps;
+    sum.seconds += own.seconds;
   }
   return sum;
 }

@@ -27,10 +27,12 @@ std::vector<double> with_beyond(std::vector<double> rates) {
   return rates;
 }
 
-// The claim's score, on validation.
+// The claim's score, on validation; NaN: the run has none, because it diverged.
 double validation(const Claim& claim, const TrainResult& result) {
   const bool unit = claim.score.find('/') == std::string::npos;  // of numbers that are computed
-  return gain(result, {"valid", unit ? result.metric : ScoreName::parse(claim.score).metric});
+  const ScoreName name{"valid", unit ? result.metric : ScoreName::parse(claim.score).metric};
+  const double score = score_of(result, name);
+  return smaller_is_better(name.metric) ? -score : score;
 }
 
 }  // namespace
@@ -142,8 +144,39 @@ void Plan::read() {
   }
 }
 
+double Plan::searched(const Claim& claim, const Arm& arm) const {
+  double best = NAN;
+  for (const Tried& t : tried(claim, arm, kSearch)) best = std::fmax(best, t.score);
+  return best;
+}
+
+const Arm* Plan::guesses(const Claim& claim, const std::vector<Arm>& arms) const {
+  const Protocol& protocol = claim.protocol;
+  if (claim.measure != nullptr || protocol.rate_each_seed || protocol.rates.size() < 3 ||
+      !claim.score.starts_with("test/"))
+    return nullptr;
+  for (const Expectation& e : claim.expects) {
+    if (of_shares(e.kind)) return nullptr;
+  }
+  const bool small = o_.scale == "cpu" && protocol.chance_cpu > 0;
+  const double chance = small ? protocol.chance_cpu : protocol.chance;
+  const Arm* found = nullptr;
+  for (const Arm& arm : arms) {
+    const double best = searched(claim, arm);
+    if (std::isnan(best) || !arm.after.empty()) return nullptr;  // not searched, or it failed
+    const bool must =
+        std::any_of(claim.expects.begin(), claim.expects.end(), [&](const Expectation& e) {
+          return must_learn(arm.label, e, protocol);
+        });
+    if (must && found == nullptr && !has_begun(best, chance)) found = &arm;
+  }
+  return found;
+}
+
 bool Plan::all_finished(const Claim& claim) const {
-  for (const Arm& arm : arms(claim)) {
+  const std::vector<Arm> all = arms(claim);
+  if (guesses(claim, all) != nullptr) return true;
+  for (const Arm& arm : all) {
     for (int64_t seed = 0; seed < seeds(claim); ++seed) {
       if (!finished(run_of(claim, arm, seed))) return false;
     }
@@ -166,7 +199,8 @@ std::vector<Plan::Tried> Plan::tried(const Claim& claim, const Arm& arm, int64_t
   for (const double rate : rates) {
     const auto found = outcomes_.find(run_at(claim, arm, seed, rate).name);
     if (found == outcomes_.end() || !found->second.failure.empty()) continue;
-    list.push_back({rate, validation(claim, found->second.result)});
+    const double score = validation(claim, found->second.result);
+    if (std::isfinite(score)) list.push_back({rate, score});
   }
   return list;
 }
@@ -228,13 +262,15 @@ std::string Plan::sizes(const Claim& claim) const {
       run.train.batch
   );
   if (o_.steps > 0) text += fmt::format(" instead of {}", all[0].options.schedule.steps);
-  if (!claim.protocol.rates.empty())
+  if (!claim.protocol.rates.empty()) {
+    std::vector<double> rates = claim.protocol.rates;
+    for (double& rate : rates) rate *= run.optim.lr;
     text += fmt::format(
-        ", {:g} times the learning rate {:g}, the best on validation{}",
-        fmt::join(claim.protocol.rates, ", "),
-        run.optim.lr,
+        ", learning rates {:.3g}, the best on validation{}",
+        fmt::join(rates, ", "),
         claim.protocol.rate_each_seed ? " of each seed" : ""
     );
+  }
   return text;
 }
 
@@ -277,7 +313,10 @@ std::vector<TrainOptions> Plan::runs_of(Stage stage) const {
     if (!outcomes_.contains(run.name) && names.insert(run.name).second) list.push_back(run);
   };
   for (const Claim* claim : claims_) {
-    for (const Arm& arm : arms(*claim)) {
+    const std::vector<Arm> all = arms(*claim);
+    const bool seeds_run = stage == judged || stage == continued;
+    if (seeds_run && guesses(*claim, all) != nullptr) continue;
+    for (const Arm& arm : all) {
       const size_t rates = grid(*claim, arm).size();
       if (arm.after.empty() != (stage != continued)) continue;
       if (stage == quarter && rates > 2) {
@@ -291,7 +330,7 @@ std::vector<TrainOptions> Plan::runs_of(Stage stage) const {
         }
       } else if ((stage == widened || stage == widened_again) && !claim->protocol.rate_each_seed) {
         if (const auto rate = beyond_edge(*claim, arm)) add(run_at(*claim, arm, kSearch, *rate));
-      } else if (stage == judged || stage == continued) {
+      } else if (seeds_run) {
         for (int64_t seed = 0; seed < seeds(*claim); ++seed) add(run_of(*claim, arm, seed));
       }
     }

@@ -4,9 +4,8 @@
 //               if each
 //                seed has its own best rate, every seed does
 //   search       the better half of them to the end; while the best lies at the edge of the grid, one rate beyond, at most two
-//   judged       all seeds with the best rate. A seed that chose the rate would be judged by its luckiest run. --confirm
-//               takes the
-//                rates that were found before.
+//   judged       all seeds with the best rate; none if an arm that must learn still guesses. A seed that chose the rate would be
+//               judged by its luckiest run. --confirm takes the rates that were found before.
 //   continued    arms that start with the weights of another arm
 #pragma once
 
@@ -29,6 +28,8 @@ double gain(const TrainResult& result, const ScoreName& name);
 
 class Plan {
  public:
+  static constexpr int64_t kSearch = -1;  // the seed that chooses rates, in the place of 0, 1, ..
+
   Plan(const std::vector<const Claim*>& claims, const ReproduceOptions& o);
 
   int64_t first_seed(const Claim& claim) const {
@@ -42,6 +43,10 @@ class Plan {
   void run(const std::string& program, const RunsTell& tell);
   void read();  // runs nothing: takes the runs that have finished
   bool all_finished(const Claim& claim) const;
+  // The first arm that still guesses at the end of the search, where a claim about the task's score would be untested; null: none.
+  // Its seeds are not run. Shares of seeds that solve are asked of the seeds themselves.
+  const Arm* guesses(const Claim& claim, const std::vector<Arm>& arms) const;
+  double searched(const Claim& claim, const Arm& arm) const;  // its best score; NaN: there is none
   const RunOutcome& outcome(const Claim& claim, const Arm& arm, int64_t seed) const;
 
   double rate(const Claim& claim, const Arm& arm, int64_t seed) const;  // the best on validation
@@ -52,7 +57,6 @@ class Plan {
  private:
   enum Stage { quarter, search, widened, widened_again, judged, continued };
   static constexpr Stage kStages[] = {quarter, search, widened, widened_again, judged, continued};
-  static constexpr int64_t kSearch = -1;  // the seed that chooses rates, in the place of 0, 1, ..
   struct Tried {
     double rate, score;
   };

@@ -1,6 +1,7 @@
 // The statistics of a verdict, on one page.
 //
-//   scores       paired by seed: Student's interval of the differences
+//   scores       paired by seed: Student's interval of the differences; of a task with a plateau of guessing only from six seeds
+//               on, because fewer seeds that all learn, or all do not, have no variance
 //   margins      of a task with a plateau of guessing: the share of seeds that keep the margin, against a half, exact interval
 //   shares       tasks that a seed solves or does not: the share of seeds that solve, exact intervals (lab/exact.h)
 //   steps        to 0.9 of the validation's metric: log-rank test, unsolved seeds are censored
@@ -10,7 +11,8 @@
 //               margin" are
 //                tested one-sided, at 5 % (two one-sided tests): equality is shown, never assumed.
 //   does not     one expectation is refuted, at 2.5 % over the number of expectations
-//   untested     an arm failed, has not begun to learn, or there are too few seeds; or the setting was wrong (`revision`)
+//   untested     an arm failed, has not begun to learn, or there are too few seeds; both arms of a comparison solve the task; or
+//               the setting was wrong (`revision`)
 //   not shown    neither: says how many seeds it would take
 //   rates        of each arm, by validation, never by the test. With three rates or more every rate first runs a quarter of the
 //                steps (a whole schedule of that length), the better half runs to the end, and while the best one lies at the
@@ -31,6 +33,8 @@ struct Protocol {
   std::vector<double> rates = {};  // learning rates to try, relative to the arm's own
   bool rate_each_seed = false;     // every seed has its own best rate; otherwise that of seed 500
   double chance = 0;               // the score of guessing; 0: there is no such plateau
+  bool bimodal =
+      true;  // with a plateau: a seed learns the task or does not. false: seeds differ little, as with a few classes
   double chance_cpu = 0;  // the same at scale cpu, where the task may be smaller; 0: as `chance`
   std::vector<std::string> guessing = {};  // arms of which the paper reports that they guess
   double solved =

@@ -159,6 +159,60 @@ TEST(Protocol, SeedsThatSolveOrNotHaveADifference) {
   }
 }
 
+// One arm always comes half way, the other solves the task with every second seed: four seeds that all solve it, or all do not,
+// have no variance, and Student's interval showed a difference in 15 % of such claims.
+TEST(Protocol, SeedsWithoutVarianceDecideNothing) {
+  const Draw draw = [](Random& random, std::vector<ArmScores>& rows) {
+    rows[0].scores.push_back(0.5 + 0.001 * random.normal());
+    rows[1].scores.push_back(random.uniform() < 0.5 ? 0.998 : 0.002);
+  };
+  for (const Protocol& protocol :
+       {Protocol{.seeds = 4, .chance = .001},
+        {.seeds = 6, .chance = .001},
+        {.seeds = 6, .most = 10, .chance = .001},
+        {.seeds = 4, .most = 12, .chance = .001}}) {
+    const Verdicts v = simulate(claim_of({{E::above, "a", "b"}}, protocol), {"a", "b"}, draw);
+    EXPECT_LE(v.holds + v.does_not, kMost) << protocol.most;
+  }
+  const std::vector<ArmScores> rows = {{"a", {.5, .5, .5, .5}}, {"b", {0, 0, 0, 0}}};
+  const Judgement j = judge({E::above, "a", "b"}, rows, {.seeds = 4, .chance = .001});
+  EXPECT_EQ(j.verdict, Verdict::untested);  // b guesses
+  EXPECT_EQ(
+      judge({E::above, "a", "b"}, rows, {.seeds = 4, .chance = .001, .guessing = {"b"}}).reason,
+      "takes 6 seeds at least"
+  );
+}
+
+// Where all seeds of both arms solve the task, neither can be better: the task was too easy, which is no verdict.
+TEST(Protocol, ATaskThatAllSolveTellsNothingApart) {
+  const std::vector<ArmScores> rows = {
+      {"a", {1, 1, .999, 1, 1, 1}}, {"b", {.998, .998, .998, .998, .998, .997}}};
+  const Protocol plateau{.seeds = 6, .chance = .1};
+  const Judgement j = judge({E::above, "a", "b"}, rows, plateau);
+  EXPECT_EQ(j.verdict, Verdict::untested);
+  EXPECT_EQ(j.reason, "every seed of both arms solves the task, which cannot tell them apart");
+  EXPECT_EQ(judge({E::above, "a", "b", .1}, rows, plateau).verdict, Verdict::untested);
+  EXPECT_EQ(judge({E::above, "a", "b", -.1}, rows, plateau).verdict, Verdict::holds);  // no loss
+  EXPECT_EQ(judge({E::near, "a", "b", .1}, rows, plateau).verdict, Verdict::holds);
+  std::vector<ArmScores> other = rows;
+  other[1].scores[2] = .2;
+  EXPECT_EQ(judge({E::above, "a", "b"}, other, plateau).verdict, Verdict::not_shown);
+  EXPECT_EQ(
+      judge({E::above, "a", "b"}, rows).verdict, Verdict::holds
+  );  // a score without a ceiling
+}
+
+// A margin of accuracies that rise little by little is asked of the mean: four seeds may be enough.
+TEST(Protocol, WhatIsNotBimodalIsAskedOfTheMean) {
+  const std::vector<ArmScores> rows = {
+      {"a", {.37, .375, .372, .371}}, {"b", {.37, .369, .373, .37}}};
+  Protocol protocol{.seeds = 4, .most = 12, .chance = .1};
+  const E e{E::above, "a", "b", -.02};
+  EXPECT_EQ(judge(e, rows, protocol, errors_of(protocol, 1)).verdict, Verdict::not_shown);
+  protocol.bimodal = false;
+  EXPECT_EQ(judge(e, rows, protocol, errors_of(protocol, 1)).verdict, Verdict::holds);
+}
+
 // The better one of two rates that are equally good, with a seed of its own, or with every seed where the paper does so. A
 // choosing
 // seed that was judged as well made 5.8 % of the verdicts wrong if one arm hardly varies.
@@ -204,6 +258,16 @@ TEST(Protocol, StepsToSolve) {
   const Verdicts same = simulate(claim, {"a", "b"}, bimodal({1, 1}, {1, 1}));
   EXPECT_LE(same.holds + same.does_not, kMost);
   EXPECT_GT(simulate(claim, {"a", "b"}, bimodal({1, 1}, {16, 1})).holds, 0.7);
+  // Validated now and then, so that many seeds solve at the same step, and most of an arm never.
+  const Draw ties = [](Random& random, std::vector<ArmScores>& rows) {
+    for (ArmScores& row : rows) {
+      const int64_t step = 500 * (1 + random.integer(12));
+      row.scores.push_back(1);
+      row.reached.push_back({std::min<int64_t>(step, 2000), step < 2000});
+    }
+  };
+  const Verdicts tied = simulate(claim, {"a", "b"}, ties);
+  EXPECT_LE(tied.holds + tied.does_not, kMost);
 }
 
 // An arm that only guesses says nothing, whatever the difference; unless the paper says that it guesses.

@@ -15,7 +15,8 @@ namespace horner {
 namespace {
 
 constexpr std::chrono::seconds kRecordEvery{30};
-constexpr double kTogether = 150;  // seconds of the first looks of claims that are tested together
+
+Effort scale_of(const ReproduceOptions& o) { return o.scale == "gpu" ? Effort::gpu : Effort::cpu; }
 
 // The finding of a claim at a scale, judged by the claim as it is now.
 std::optional<Finding> finding_of(
@@ -46,14 +47,17 @@ void set_status(Queued& q, const std::optional<Finding>& f, bool confirm) {
 
 // The next claims of the queue whose runs share one pool. Each stage of a pool ends with its slowest run, so few large pools keep
 // a GPU busier than many small ones. Claims that failed before are tested alone.
-std::vector<const Queued*> next_of(const std::vector<Queued>& queue, size_t& at, bool pools) {
+std::vector<const Queued*> next_of(
+    const std::vector<Queued>& queue, size_t& at, bool pools, const ReproduceOptions& o
+) {
   std::vector<const Queued*> list;
-  double seconds = 0;
+  std::vector<const Claim*> claims;
   for (; at < queue.size(); ++at) {
     const Queued& q = queue[at];
     if (!q.open) continue;
-    seconds += q.first.seconds;
-    if (!list.empty() && (!pools || q.failed || seconds > kTogether)) break;
+    claims.push_back(q.claim);
+    const bool fits = first_looks(claims, scale_of(o)).minutes() <= o.pool;
+    if (!list.empty() && (!pools || q.failed || !fits)) break;
     list.push_back(&q);
   }
   return list;
@@ -62,7 +66,7 @@ std::vector<const Queued*> next_of(const std::vector<Queued>& queue, size_t& at,
 }  // namespace
 
 std::vector<Queued> queue_of(const std::vector<const Paper*>& papers, const ReproduceOptions& o) {
-  const Effort scale = o.scale == "gpu" ? Effort::gpu : Effort::cpu;
+  const Effort scale = scale_of(o);
   check_claims(papers, o.claim);
   std::vector<Queued> list;
   for (const Paper* paper : papers) {
@@ -113,7 +117,7 @@ void run_queue(
   size_t at = 0;
   const bool pools = o.jobs > 1 || (o.jobs == 0 && find_device(device_of(o)).is_cuda());
   while (!TimeLimit::reached()) {
-    const std::vector<const Queued*> together = next_of(queue, at, pools);
+    const std::vector<const Queued*> together = next_of(queue, at, pools, o);
     if (together.empty()) break;
     ReproduceOptions some = o;
     std::vector<const Paper*> of;

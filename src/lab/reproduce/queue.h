@@ -1,4 +1,4 @@
-// Undecided claims, the cheapest first. Where several runs go at once, claims of about 2.5 minutes share one pool.
+// Undecided claims, the cheapest first. Where several runs go at once, claims of about `pool` minutes share one pool.
 //
 // A claim is open as long as it has no finding of its present revision, or is not shown and has seeds left, or has a run
 // that failed

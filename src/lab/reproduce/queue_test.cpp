@@ -264,6 +264,25 @@ TEST(ClaimCost, CountsRunsAndSteps) {
   EXPECT_DOUBLE_EQ(b.steps, 2 * 8 * 4 * (.75 + 2));
 }
 
+// Equal runs of several claims count once, with the most seeds.
+TEST(ClaimCost, SharedRunsCountOnce) {
+  Claim one = claim_of("one", arms<8>, 0), more = claim_of("more", arms<8>, 1);
+  more.protocol.seeds = 5;
+  const Claim other = claim_of("other", arms<4>, 0);
+  const ClaimCost alone = first_looks({&one}, Effort::gpu);
+  EXPECT_EQ(alone.runs, 4);
+  EXPECT_DOUBLE_EQ(alone.seconds, budget(one, Effort::gpu, 2).seconds);
+  EXPECT_EQ(first_looks({&one, &more}, Effort::gpu).runs, 10);
+  EXPECT_EQ(first_looks({&one, &more, &other}, Effort::gpu).runs, 14);
+}
+
+// Learned features: 4 heads of 16 x 4 features of hidden width 64 in each of 2 layers, 64 tokens a step.
+TEST(ClaimCost, LearnedFeaturesCost) {
+  TrainOptions o = small("luna", 8), plain = small("linear", 8);
+  o.model.layers = plain.model.layers = 2;
+  EXPECT_NEAR(step_seconds(o) - step_seconds(plain), 0.15e-9 * 64 * 2 * 4 * 64, 1e-15);
+}
+
 // What docs/bench.md measured on one H200.
 TEST(ClaimCost, AgreesWithTheMeasuredSteps) {
   TrainOptions recall = small("softmax", 1);

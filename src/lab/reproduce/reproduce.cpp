@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <numeric>
 
 #include "core/check.h"
 #include "core/device.h"
@@ -97,7 +98,14 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
       {}};
   std::vector<ArmScores> rows;
   std::string failure;
-  for (const Arm& arm : plan.arms(claim)) {
+  const std::vector<Arm> arms = plan.arms(claim);
+  const Arm* guessing = plan.guesses(claim, arms);  // then there is the seed of the search alone
+  std::vector<int64_t> seeds{Plan::kSearch};
+  if (guessing == nullptr) {
+    seeds.resize(size_t(trial.seeds));
+    std::iota(seeds.begin(), seeds.end(), 0);
+  }
+  for (const Arm& arm : arms) {
     ArmScores row{arm.label};
     row.mixer = fmt::format("{}", fmt::join(arm.options.model.pattern, " + "));
     if (const auto found = claim.printed.find(arm.label); found != claim.printed.end())
@@ -105,7 +113,7 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
     const double rate = plan.rate(claim, arm, 0);
     row.lr = rate * arm.options.optim.lr;
     row.lr_note = plan.rate_note(claim, arm, rate);
-    for (int64_t seed = 0; seed < trial.seeds; ++seed) {
+    for (const int64_t seed : seeds) {
       const RunOutcome& run = plan.outcome(claim, arm, seed);
       if (!run.failure.empty()) {
         row.failure = failure = run.failure;
@@ -113,7 +121,13 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
         continue;
       }
       if (claim.measure == nullptr) {
-        row.scores.push_back(gain(run.result, ScoreName::parse(claim.score)));
+        try {
+          row.scores.push_back(gain(run.result, ScoreName::parse(claim.score)));
+        } catch (const RunError& error) {  // it diverged on its test, for example
+          row.failure = failure = error.what();
+          row.scores.push_back(NAN);
+          continue;
+        }
         if (run.result.curve.size() > 1) row.reached.push_back(reached(run.result));
       }
       row.parameters = double(run.result.parameters);
@@ -146,6 +160,14 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
   if (!claim.expects.empty()) finding.judgements = judge_all(claim, finding.rows, finding.scale);
   finding.verdict = overall(finding.judgements);
   finding.reason = overall_reason(finding.judgements);
+  if (guessing == nullptr) return;
+  finding.verdict = Verdict::untested;
+  finding.reason = fmt::format(
+      "{} guesses after the search of its learning rate (at best {:.3g}), so no seed was run; it "
+      "takes more steps",
+      guessing->label,
+      plan.searched(claim, *guessing)
+  );
 }
 
 Finding find(const Claim& claim, const Plan& plan, const ReproduceOptions& o) {
@@ -240,6 +262,9 @@ void check_options(const ReproduceOptions& o) {
       o.minutes >= 0 && o.minutes <= 1e6,
       "[reproduce] minutes must lie in 0 .. 1000000, got {}",
       o.minutes
+  );
+  HORNER_CHECK(
+      o.pool >= 0 && o.pool <= 1e6, "[reproduce] pool must lie in 0 .. 1000000, got {}", o.pool
   );
 }
 

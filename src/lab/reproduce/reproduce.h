@@ -161,6 +161,7 @@ struct ReproduceOptions {
   double minutes = 0;
   bool read = false;
   bool queue = false;
+  double pool = 5;
   std::string record;
   std::string device = "auto";
   std::string runs = "runs/reproduce";
@@ -176,6 +177,7 @@ struct ReproduceOptions {
     visit("confirm", confirm, "once more on seeds that nobody has looked at, from 1000 on");
     visit("minutes", minutes, "stop after this time; the same command goes on; 0: no limit");
     visit("queue", queue, "undecided claims one after the other, the cheapest first");
+    visit("pool", pool, "of a queue on a GPU: minutes of claims whose runs go together");
     visit("record", record, "of a queue: one file with the results of all finished runs");
     visit("read", read, "train nothing: judge by the runs that have finished");
     visit("device", device, "auto: cpu or cuda as the scale says, cpu, cuda or cuda:N");
@@ -205,6 +207,12 @@ std::vector<Reproduction> reproduce(
     const std::string& program,
     const RunsTell& tell
 );
+
+// A score is at least a tenth of the way from guessing to perfect.
+bool has_begun(double score, double chance);
+// An expectation of this arm means nothing if the arm only guesses.
+bool must_learn(const std::string& arm, const Expectation&, const Protocol&);
+bool of_shares(Expectation::Kind);  // of seeds that solve
 
 // Whether rows show what was expected.
 Judgement judge(

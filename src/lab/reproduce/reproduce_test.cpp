@@ -205,6 +205,44 @@ TEST(Reproduce, RatesAreHalvedAndWidened) {
   EXPECT_GT(*rates[8].rbegin(), 5e-3);    // beyond the highest
 }
 
+// An arm that still guesses after the search would make its claim untested: the seeds are not run. Where the paper says that it
+// guesses, they are.
+TEST(Reproduce, NoSeedsOfAnArmThatGuesses) {
+  const auto arms = [](Effort) -> std::vector<Arm> {
+    TrainOptions o = small("softmax");
+    o.optim.lr = 1e-9;
+    o.schedule.steps = 8;
+    return {{"a", o}, {"b", o}};
+  };
+  Claim claim{"c", "s", "s", "test/accuracy", {{E::above, "a", "b"}}, {}, arms};
+  claim.protocol = {.seeds = 6, .rates = {.5, 1, 2}, .chance = 0.5};
+  ReproduceOptions o;
+  o.runs = ::testing::TempDir() + "reproduce_guesses";
+  const auto runs = [&](const Claim& c, const std::string& guessing) {
+    const Paper paper{"p", "0", "t", {c}};
+    std::filesystem::remove_all(o.runs);
+    const Finding f = reproduce({&paper}, o, "", {})[0].findings.at(0);
+    EXPECT_EQ(f.verdict, Verdict::untested);
+    EXPECT_EQ(f.rows.at(0).scores.size(), 1u);
+    EXPECT_EQ(f.reason.find(guessing + " guesses after the search of its learning rate ("), 0u)
+        << f.reason;
+    Reproduction again{&paper, {}};
+    again.add(Reproduction{&paper, {f}}.json());
+    EXPECT_EQ(again.findings.at(0).verdict, Verdict::untested);
+    std::set<int64_t> seeds;
+    for (const auto& folder : std::filesystem::directory_iterator(o.runs))
+      seeds.insert(read_result(folder.path()).options.seed);
+    return seeds.size();
+  };
+  EXPECT_EQ(runs(claim, "a"), 1u);
+  claim.protocol.guessing = {"a"};
+  EXPECT_EQ(runs(claim, "b"), 1u);
+  claim.expects = {{E::fails, "a", "", 0.5}};  // asked of the seeds
+  const Paper paper{"p", "0", "t", {claim}};
+  const Finding f = reproduce({&paper}, o, "", {})[0].findings.at(0);
+  EXPECT_EQ(f.rows.at(0).scores.size(), 6u);
+}
+
 // If every seed has its own best rate, every seed tries all rates for a quarter of the steps.
 TEST(Reproduce, EachSeedHalvesItsRates) {
   const auto arms = [](Effort) -> std::vector<Arm> {
@@ -228,6 +266,26 @@ TEST(Reproduce, EachSeedHalvesItsRates) {
     EXPECT_EQ((runs[{seed, 2}]), 3);
     EXPECT_EQ((runs[{seed, 8}]), 2);
   }
+}
+
+// A finished run without the score, as one that diverged on its test: its arm failed, and the other claims are judged.
+TEST(Reproduce, ARunWithoutItsScoreHasFailed) {
+  const auto arms = [](Effort) -> std::vector<Arm> {
+    return {{"a", small("softmax")}, {"b", small("linear")}};
+  };
+  const Paper paper{
+      "p",
+      "0",
+      "t",
+      {{"none", "s", "s", "test_T64/loss", {{E::above, "a", "b"}}, {.seeds = 2}, arms},
+       {"some", "s", "s", "test/loss", {{E::above, "a", "b", -100}}, {.seeds = 2}, arms}}};
+  ReproduceOptions o;
+  o.runs = ::testing::TempDir() + "reproduce_no_score";
+  std::filesystem::remove_all(o.runs);
+  const Reproduction r = reproduce({&paper}, o, "", {})[0];
+  EXPECT_EQ(r.findings.at(0).verdict, Verdict::untested);
+  EXPECT_EQ(r.findings[0].reason, "a: the run has no score test_T64/loss");
+  EXPECT_EQ(r.findings.at(1).verdict, Verdict::holds);
 }
 
 // Noise is looked at up to the last look; a clear claim once. Runs of other seeds confirm.

@@ -1,5 +1,7 @@
 #include "lab/score/score.h"
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "core/device.h"
 #include "core/number.h"
@@ -124,9 +126,17 @@ Sequence answer_after(const Asked& asked, std::string question, std::string answ
     );
     s.tokens.push_back(*asked.prefix());
   }
+  // The tokens of the question alone, then those of both behind as many: where the last letters of a question go into another
+  // token before an answer, lm-evaluation-harness reads this, too.
   const std::vector<int32_t> whole = encode(question + answer);
-  if (!question.empty()) s.first = int64_t(encode(question).size());
-  s.tokens.insert(s.tokens.end(), whole.begin(), whole.end());
+  size_t read = 0;
+  if (!question.empty()) {
+    const std::vector<int32_t> alone = encode(question);
+    s.tokens.assign(alone.begin(), alone.end());
+    s.first = int64_t(s.tokens.size());
+    read = std::min(s.tokens.size(), whole.size());
+  }
+  s.tokens.insert(s.tokens.end(), whole.begin() + long(read), whole.end());
   if (s.scored() < 1 || s.first < 1) throw DataError("'{}' has no token of its own", answer);
   const int64_t surplus = int64_t(s.tokens.size()) - asked.context - 1;
   if (surplus > 0) {

@@ -112,6 +112,72 @@ TEST(SelectiveRope, RotationKeepsLengths) {
   expect_numbers(rfa_temperatures(4, 0.995), {0., .00450721683, .0134407551, 1.}, 1e-10);
 }
 
+// The spectrum of Theorem 1: sigma = tan(th/2) for unit q, k with q.k = cos th, where e^{1 - sigma^2 (1 + q.k)} = e^{q.k}.
+TEST(SelectiveRope, SpectrumOfRandomFeatures) {
+  constexpr double theta = 0.9;
+  const at::Tensor temperatures = rfa_temperatures(5, theta);
+  const double last = std::tan(theta * std::numbers::pi / 2);
+  for (int64_t j = 0; j < 5; ++j) {
+    const double cosine = std::cos(theta * std::numbers::pi * double(j) / 4);
+    const double sigma = temperatures[j].item<double>() * last;
+    EXPECT_NEAR(1 - sigma * sigma * (1 + cosine), cosine, 1e-10) << j;
+  }
+}
+
+// Softmax is a mean of linear attentions whose states turn by w.(q_t - q_{t-1}) (equation 9): with random frequencies w ~ N(0, I)
+// the mean of Re e^{i w.(q - k)} is e^{-|q - k|^2 / 2}, and |q|^2 cancels in the ratio.
+TEST(SelectiveRope, SoftmaxIsASumOfRotations) {
+  constexpr int64_t T = 6, K = 3, V = 2, P = 40000;
+  at::manual_seed(3);
+  const at::Tensor queries = at::randn({T, K}, at::kDouble), keys = at::randn({T, K}, at::kDouble);
+  const at::Tensor values = at::randn({T, V}, at::kDouble), w = at::randn({K, P}, at::kDouble);
+  const at::Tensor turned = at::matmul(queries, w),  // the angles of the states
+      apart = turned - at::matmul(keys, w);          // a key's own phase
+  const at::Tensor size = (keys.square().sum(1, true) / 2).exp();
+  Inputs in;
+  const at::Tensor one = at::cat({at::ones({T, P}), at::zeros({T, P})}, 1).to(at::kDouble);
+  in.q = rotated(one.view({1, T, 1, 2 * P}), turned.view({1, T, 1, P}));
+  in.k = rotated(
+      at::cat({apart.cos(), -apart.sin()}, 1).view({1, T, 1, 2 * P}), turned.view({1, T, 1, P})
+  );
+  in.v = (at::cat({values, at::ones({T, 1}, at::kDouble)}, 1) * size).view({1, T, 1, V + 1});
+  const at::Tensor o = run(find_op("linear"), in, {}, {}).o.view({T, V + 1});
+  Inputs exact;
+  exact.q = std::sqrt(double(K)) * queries.view({1, T, 1, K});
+  exact.k = keys.view({1, T, 1, K});
+  exact.v = values.view({1, T, 1, V});
+  const at::Tensor softmax = run(find_op("attention"), exact, {}, {}).o.view({T, V});
+  const at::Tensor ratio = o.narrow(1, 0, V) / o.narrow(1, V, 1);
+  EXPECT_LT(relative_error(ratio, softmax), 0.05);
+}
+
+// A state that only turns leaks: past T tokens a frequency beside its own has the side lobes of a rectangular window
+// (figure 3). With a decay they are gone: |1 - a^T e^{iTd}| / |1 - a e^{id}|, d the difference of the frequencies.
+TEST(SelectiveRope, DecaySuppressesLeakage) {
+  constexpr int64_t T = 64;
+  const auto response = [](double d, double g) {
+    const at::Tensor t = at::arange(T, at::kDouble);
+    const double own = 0.7, input = own + d;
+    Inputs in;  // two queries, for the real and the imaginary part
+    const at::Tensor angle = (own * t).view({1, T, 1, 1});
+    in.q = rotated(rows({1, 0, 0, 1}).view({1, 1, 2, 2}).expand({1, T, 2, 2}), angle);
+    in.k = rotated(at::stack({(input * t).cos(), -(input * t).sin()}, 1).view({1, T, 1, 2}), angle)
+               .expand({1, T, 2, 2});
+    in.v = at::ones({1, T, 2, 1}, at::kDouble);
+    in.g = at::full({1, T, 2}, g, at::kDouble);
+    return run(find_op("linear"), in, {}, {}).o[0][T - 1].norm().item<double>();
+  };
+  const double turn = 2 * std::numbers::pi / double(T), peak = response(0, 0);
+  EXPECT_NEAR(peak, double(T), 1e-9);
+  EXPECT_NEAR(response(turn, 0), 0, 1e-9);
+  const double lobe = 1.43 * turn;
+  EXPECT_NEAR(response(lobe, 0), std::abs(std::sin(T * lobe / 2) / std::sin(lobe / 2)), 1e-9);
+  EXPECT_NEAR(response(lobe, 0) / peak, 0.2174, 1e-3);
+  EXPECT_NEAR(response(0, -1. / 8), 8.5076, 1e-3);
+  EXPECT_NEAR(response(turn, -1. / 8) / response(0, -1. / 8), 0.7868, 1e-3);
+  EXPECT_LT(response(lobe, -1. / 8), response(turn, -1. / 8));  // a skirt, no lobes
+}
+
 // One rotation of pi per one-bit tells parity: o_t = (x_1 + .. + x_t) mod 2, all strings of length
 // 10.
 TEST(SelectiveRope, RotationTracksParity) {

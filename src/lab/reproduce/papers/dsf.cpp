@@ -3,7 +3,7 @@
 namespace horner {
 namespace {
 
-// Twice as many pairs as the paper has in 128 tokens, with its least width: short, and a small state is too small.
+// Twice as many pairs as the paper has in 128 tokens, with its least width. K = 32 is twice the pairs, as its 128 for 64 pairs.
 constexpr Recall kPairs = {128, 16};
 
 TrainOptions mixer_at(Effort scale, const std::string& mixer, bool positions) {
@@ -28,7 +28,7 @@ Arm normalised(Effort scale, const std::string& label, const std::string& settin
 
 std::vector<Arm> state(Effort scale) {
   std::vector<Arm> arms = {softmax(scale)};
-  for (const int K : {8, 32, 128})
+  for (const int K : {32, 128})
     arms.push_back(linear_arm(scale, fmt::format("linear attention K={}", K), K));
   return arms;
 }
@@ -36,38 +36,40 @@ std::vector<Arm> state(Effort scale) {
 std::vector<Arm> families(Effort scale) {
   return {
       softmax(scale),
-      {"SSD", mixer_at(scale, "s6:block=ssd,state=16,expand=1", false)},
-      normalised(scale, "norm attention", "key=16"),
-      linear_arm(scale, "linear attention", 16)};
+      {"SSD", mixer_at(scale, "s6:block=ssd,state=32,expand=1", false)},
+      normalised(scale, "norm attention", "key=32")};
+}
+
+std::vector<Arm> normalised_or_not(Effort scale) {
+  return {
+      normalised(scale, "norm attention", "key=32"),
+      linear_arm(scale, "linear attention K=32", 32)};
 }
 
 std::vector<Arm> scans(Effort scale) {
   return {
-      {"SSD", mixer_at(scale, "s6:block=ssd,state=16,expand=1", false)},
-      {"S6", mixer_at(scale, "s6:block=bare,state=16,expand=1", false)},
-      normalised(scale, "norm attention", "key=16")};
+      {"SSD", mixer_at(scale, "s6:block=ssd,state=32,expand=1", false)},
+      {"S6", mixer_at(scale, "s6:block=bare,state=32,expand=1", false)},
+      normalised(scale, "norm attention", "key=32")};
 }
 
 std::vector<Arm> normalisers(Effort scale) {
   return {
-      normalised(scale, "exp", "key=64"),
-      normalised(scale, "softplus", "key=64,normaliser=softplus"),
-      normalised(scale, "sigmoid", "key=64,normaliser=sigmoid")};
+      normalised(scale, "exp", "key=32"),
+      normalised(scale, "softplus", "key=32,normaliser=softplus"),
+      normalised(scale, "sigmoid", "key=32,normaliser=sigmoid")};
 }
 
+// The authors' block as it is: twice the width, a GELU branch, a depth-wise convolution over 4 tokens.
 std::vector<Arm> transitions(Effort scale) {
   const auto arm = [&](const char* mixer) {
     TrainOptions o = zoology(scale, mixer, 64, 4, true);
     o.model.D = 64;
-    if (scale == Effort::gpu) {
-      o.schedule.steps = 5000;
-      o.schedule.warmup = 250;
-    }
     return o;
   };
   return {
-      {"qLSTM", arm("qlstm:transition=plain,conv=0")},
-      {"reversed sigmoid", arm("qlstm:transition=reversed,conv=0")}};
+      {"qLSTM", arm("qlstm:transition=plain")},
+      {"reversed sigmoid", arm("qlstm:transition=reversed")}};
 }
 
 constexpr const char* kMended =
@@ -75,9 +77,10 @@ constexpr const char* kMended =
     "dense "
     "convolution and another start were used, and arms sat on the plateau of guessing";
 
-Protocol protocol(double pairs, std::vector<std::string> guessing = {}) {
+Protocol protocol(double pairs, int64_t most = 10, std::vector<std::string> guessing = {}) {
   return {
       .seeds = 6,  // 6 of 6 decide; 4 seeds that agree could not
+      .most = most,
       .rates = kFourRates,
       .chance = 1 / pairs,
       .chance_cpu = 0.25,
@@ -121,6 +124,17 @@ Paper dsf_paper() {
     return c;
   };
   const std::string sizes = "T = 128, 16 pairs, D = 64 (scale cpu: 64, 4)";
+  Claim linear_claim = claim(
+      "families linear",
+      "At an equal state normalised attention is far above linear attention",
+      sizes + ", 32 numbers of state per channel",
+      {{E::above, "norm attention", "linear attention K=32"}},
+      protocol(16),
+      normalised_or_not,
+      "in words, (512, 64), K = 128: softmax > SSD > S6 ~ normalised >> linear"
+  );
+  linear_claim.revision = 1;
+  linear_claim.mended = "";
   return {
       "dsf",
       "2405.15731",
@@ -132,29 +146,27 @@ Paper dsf_paper() {
               "grows",
               sizes,
               {{E::solves, "softmax", "", 0.5},
-               {E::above, "linear attention K=32", "linear attention K=8"},
                {E::above, "linear attention K=128", "linear attention K=32"}},
-              protocol(16, {"linear attention K=8"}),
+              // One look: of several, 6 of 6 seeds that solve would not be enough. What grows may begin with guessing.
+              protocol(16, 0, {"linear attention K=32"}),
               state,
               "a figure: softmax > 99 % in every cell but one; linear attention approaches it as K "
               "grows"
           ),
           claim(
               "families",
-              "At an equal state softmax is above SSD, SSD above normalised attention, and that "
-              "above linear attention",
-              sizes + ", 16 numbers of state per channel",
-              {{E::above, "softmax", "SSD"},
-               {E::above, "SSD", "norm attention"},
-               {E::above, "norm attention", "linear attention"}},
+              "At an equal state softmax is above SSD, and SSD above normalised attention",
+              sizes + ", 32 numbers of state per channel",
+              {{E::above, "softmax", "SSD"}, {E::above, "SSD", "norm attention"}},
               protocol(16),
               families,
               "in words, (512, 64), K = 128: softmax > SSD > S6 ~ normalised >> linear"
           ),
+          linear_claim,
           claim(
               "scans",
               "At an equal state SSD is above S6, and S6 about as good as normalised attention",
-              sizes + ", 16 numbers of state per channel",
+              sizes + ", 32 numbers of state per channel",
               {{E::above, "SSD", "S6"}, {E::near, "S6", "norm attention", 0.1}},
               protocol(16),
               scans,
@@ -163,7 +175,7 @@ Paper dsf_paper() {
           claim(
               "normalisers",
               "The exponential, softplus and sigmoid normalisers do about equally well",
-              sizes + ", norm attention, K = 64",
+              sizes + ", norm attention, K = 32",
               {{E::near, "softplus", "exp", 0.1}, {E::near, "sigmoid", "exp", 0.1}},
               protocol(16),
               normalisers,

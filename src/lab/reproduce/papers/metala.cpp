@@ -6,7 +6,7 @@
 namespace horner {
 namespace {
 
-// Based: 4 heads of 16 features each keep as many numbers as the others' K V.
+// Based: 8 heads keep 3240 numbers, the others 2048; 16 heads would keep 1200.
 std::vector<Arm> ordering(Effort scale) {
   const Recall r = cheap(scale, {128, 32});
   const auto arm = [&](const std::string& mixer, bool positions = false) {
@@ -18,8 +18,15 @@ std::vector<Arm> ordering(Effort scale) {
       {"softmax", arm("softmax:heads=2,position.kind=none", true)},
       {"MetaLA", arm("metala:heads=2,conv=2,expand_k=1")},
       {"GLA", arm("gla:heads=2,expand_k=1")},
-      {"Based", arm("taylor:order=2,heads=8,position.kind=none")},
-      {"Mamba", arm(scale == Effort::gpu ? "s6:state=16" : "mamba2:state=16")}};
+      {"Based", arm("taylor:order=2,heads=8,position.kind=none")}};
+}
+
+// Apart, because the paper's own Mamba guesses on MQAR.
+std::vector<Arm> beside_mamba(Effort scale) {
+  Arm metala = ordering(scale)[1], mamba = metala;
+  mamba.label = "Mamba";
+  mamba.options.model.pattern = {scale == Effort::gpu ? "s6:state=16" : "mamba2:state=16"};
+  return {metala, mamba};
 }
 
 // As printed: 80 pairs in 512 tokens; MetaLA of two widths.
@@ -216,12 +223,10 @@ Paper metala_paper() {
       "about growing lengths";
   Claim recalled{
       "recall",
-      "MetaLA recalls better than Mamba, GLA and Based; attention is above 99 %",
-      "MQAR, T = 128, 32 pairs, D = 64 (scale cpu: 64, 4); Mamba is Mamba-2 at scale cpu, S6 at "
-      "scale gpu",
+      "MetaLA recalls better than GLA and Based; attention is above 99 %",
+      "MQAR, T = 128, 32 pairs, D = 64 (scale cpu: 64, 4), states of 2048 to 3240 numbers",
       "test/accuracy",
       {{E::reaches, "softmax", "", 0.95},  // of most seeds
-       {E::above, "MetaLA", "Mamba"},
        {E::above, "MetaLA", "GLA"},
        {E::above, "MetaLA", "Based"}},
       {.seeds = 6, .rates = kFourRates, .chance = 1.0 / 32, .chance_cpu = 0.25},
@@ -240,8 +245,19 @@ Paper metala_paper() {
       {"mixer", "MetaLA: convolution 2; Based and Mamba of about the same state"}};
   recalled.prints =
       "T = 512, 80 pairs: MetaLA 28.5 (D = 64), 90.4 (D = 128); Mamba 0.0; attention > 99";
-  recalled.printed = {{"softmax", "> 99"}, {"MetaLA", "90.4"}, {"Mamba", "0.0"}};
+  recalled.printed = {{"softmax", "> 99"}, {"MetaLA", "90.4"}};
   recalled.headline = 1;
+  Claim beside = recalled;
+  beside.name = "recall of Mamba";
+  beside.says = "MetaLA recalls better than Mamba";
+  beside.setting =
+      "the runs of `recall` and one more arm; Mamba is Mamba-2 at scale cpu, S6 at scale gpu";
+  beside.expects = {{E::above, "MetaLA", "Mamba"}};
+  beside.arms = beside_mamba;
+  beside.revision = 1;
+  beside.mended = "";
+  beside.printed = {{"MetaLA", "90.4"}, {"Mamba", "0.0"}};
+  beside.headline = 0;
   Claim longer = recalled;
   longer.name = "long recall";
   longer.says =
@@ -274,7 +290,7 @@ Paper metala_paper() {
        {E::above, "recall, MetaLA", "recall, Mamba"},
        {E::above, "noisy recall, MetaLA", "noisy recall, Mamba"},
        {E::above, "selective copy, MetaLA", "selective copy, Mamba"}},
-      {.seeds = 4, .most = 8, .rates = kRates, .chance = 0.125},
+      {.seeds = 6, .most = 8, .rates = kRates, .chance = 0.125},
       mad_rows};
   mad.settings = mad_settings();
   mad.prints = "mean of six tasks: MetaLA 73.98, Mamba 67.27, GLA 63.33";
@@ -325,7 +341,7 @@ Paper metala_paper() {
       "metala",
       "2411.10741",
       "MetaLA: unified optimal linear approximation to softmax attention map",
-      {table, recalled, parts, augmented, longer, mad},
+      {table, recalled, beside, parts, augmented, longer, mad},
       "MQAR with models of 1 M parameters and bytes of text with 3 M"};
 }
 

@@ -43,12 +43,11 @@ TrainOptions zoology(
   o.optim.lr = 1e-3;
   o.optim.beta2 = 0.999;
   o.optim.clip = 0;
-  // A step of so small a model costs a GPU as much with 512 examples as with 128.
-  o.schedule.steps = gpu ? 2500 : 2000;
+  o.schedule.steps = gpu ? 6000 : 2000;
   o.schedule.warmup = o.schedule.steps / 20;
-  o.train.batch = gpu ? 512 : 64;
+  o.train.batch = gpu ? 32768 / T : 64;  // as dsf-mqar: 512 of 64 tokens, .., 64 of 512
   o.train.target = 0.995;
-  o.eval.every = gpu ? 250 : 200;
+  o.eval.every = gpu ? 500 : 200;
   return o;
 }
 

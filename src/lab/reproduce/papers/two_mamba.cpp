@@ -12,7 +12,11 @@ std::vector<Arm> arms_of(
     Effort scale, const std::vector<std::pair<std::string, std::string>>& list
 ) {
   std::vector<Arm> arms;
-  for (const auto& [label, mixer] : list) arms.push_back({label, language(scale, {mixer})});
+  for (const auto& [label, mixer] : list) {
+    arms.push_back({label, language(scale, {mixer})});
+    arms.back().options.model.init =
+        "torch_linear";  // as their trainer, which is the Taylor paper's
+  }
   return arms;
 }
 
@@ -64,9 +68,9 @@ Paper two_mamba_paper() {
       parts};
   claim.revision = 2;
   claim.mended =
-      "the convolution had no bias, and the rows of the build-up weighed by 1 + x, normed each "
-      "head and "
-      "had no SiLU";
+      "the convolution had no bias, the rows of the build-up weighed by 1 + x, normed each head "
+      "and "
+      "had no SiLU, and another start than the authors' was used";
   claim.settings = {
       {"task", "FineWeb, 2048 tokens"},
       {"data", "100,000 steps of 32"},
