@@ -14,6 +14,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("HORNER_LIBRARY", "")) / "horner"
 SMALL = ("--model.D", "16", "--model.layers", "2", "--schedule.steps", "2", "--eval.examples", "8")
+LONG = {"max_tokens": 10**6, "ignore_eos": True}  # minutes: such a text ends only when it is cut off
 
 
 def train(folder: Path, name: str, *words: str) -> Path:
