@@ -43,7 +43,7 @@ void end(int signal, siginfo_t* info, void*) {
 void say_bus_errors() {
   struct sigaction action {};
   action.sa_sigaction = end;
-  action.sa_flags = SA_SIGINFO;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;  // as in interrupt.cpp
   ::sigaction(SIGBUS, &action, nullptr);
 }
 

@@ -204,9 +204,7 @@ Certificate convert(const std::string& name, const ConvertOptions& o, const Tell
   for (const ConvertStep& step : c.steps) c.seconds += step.seconds;
   make_folder(o.out);
   write_file(o.out + "/certificate.json", c.json().dump(2) + "\n");
-  write_model_folder(
-      o.out, *s.student, loaded
-  );  // its config.json is last: then the folder is a model
+  write_model_folder(o.out, *s.student, loaded);  // config.json is last: then it is a model
   return c;
 }
 
