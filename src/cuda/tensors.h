@@ -12,15 +12,15 @@ inline bool one_head(const at::Tensor& x) {
   return x.dim() == 4 && x.size(2) > 1 && x.stride(2) == 0;
 }
 
-// x with a contiguous last dimension; aligned: also with rows of whole 16-byte units. Copied if it is not so already.
+// x with a contiguous last dimension; aligned: also with rows of whole 16-byte units, no two of them the same. Copied if it is
+// not so already.
 inline at::Tensor readable(const at::Tensor& x, bool aligned) {
   const int64_t unit = 16 / int64_t(x.element_size());
   bool fine = x.stride(-1) == 1 || x.size(-1) == 1;
   if (aligned) {
     fine = fine && reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0;
     for (int64_t i = 0; i + 1 < x.dim(); ++i)
-      fine = fine && (x.size(i) == 1 || (i == 2 && one_head(x)) ||
-                      (x.stride(i) % unit == 0 && x.stride(i) > 0));
+      fine = fine && (x.size(i) == 1 || (x.stride(i) % unit == 0 && x.stride(i) > 0));
   }
   return fine ? x.detach() : x.detach().clone(at::MemoryFormat::Contiguous);
 }
@@ -34,8 +34,7 @@ inline cuda::Type type_of(at::ScalarType type) {
 
 // x as rows for a kernel over H heads.
 inline cuda::Rows rows(const at::Tensor& x, int64_t H) {
-  return {
-      x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(one_head(x) ? H : H / x.size(2))};
+  return {x.data_ptr(), x.stride(0), x.stride(1), x.stride(2), int(H / x.size(2))};
 }
 
 inline cuda::StateView view(const at::Tensor& S, int64_t H, bool transposed) {

@@ -161,6 +161,7 @@ const std::vector<Property>& contract() {
        gradients},
       {"linear in v", "o(x + 2y) = o(x) + 2 o(y)", is_exact, linear_in_v},
       {"any strides", "non-contiguous inputs give the same", nullptr, any_strides},
+      {"expanded heads", "one head's q and k for all heads = copies", has_groups, expanded_heads},
       {"state size", "the state is as large as said", carries, state_size},
       {"same bits", "the same seed gives the same bits", nullptr, same_bits},
       {"fp32 error", "against fp64", takes<at::kFloat>, single_precision},

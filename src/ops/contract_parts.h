@@ -53,6 +53,7 @@ Measure packs(const Case&);
 Measure grouped(const Case&);
 Measure linear_in_v(const Case&);
 Measure any_strides(const Case&);
+Measure expanded_heads(const Case&);
 Measure large_scores(const Case&);
 Measure single_precision(const Case&);
 Measure bfloat_precision(const Case&);

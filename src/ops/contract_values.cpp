@@ -147,17 +147,38 @@ Measure linear_in_v(const Case& c) {
   return {relative_error(run(c.op, mixed, {}, o).o, sum), kExact};
 }
 
-Measure any_strides(const Case& c) {
-  const Inputs in = form_inputs(c);
-  const Inputs strided = map_inputs(c, in, [](const at::Tensor& x) {
-    return x.transpose(1, x.dim() - 1).contiguous().transpose(1, x.dim() - 1);
-  });
-  const Result exact = truth(c, in);
+// The error on `given`, whose numbers are those of `in`; one token too, which has kernels of its own.
+static Measure layout_error(const Case& c, const Inputs& in, const Inputs& given) {
+  const Result exact = truth(c, in), first = truth(c, tokens(c.op, in, 0, 1));
   Measure m{0, allowed(c, in, exact)};
   for_each_chunk(c, [&](const Options& o) {
-    m.error = std::max(m.error, result_error(c, run(c.op, strided, {}, o), exact));
+    m.error = std::max(m.error, result_error(c, run(c.op, given, {}, o), exact));
+    const Result one = run_else_auto(c, tokens(c.op, given, 0, 1), {}, o);
+    m.error = std::max(m.error, result_error(c, one, first));
   });
   return m;
+}
+
+Measure any_strides(const Case& c) {
+  const Inputs in = form_inputs(c);
+  return layout_error(c, in, map_inputs(c, in, [](const at::Tensor& x) {
+                        return x.transpose(1, x.dim() - 1).contiguous().transpose(1, x.dim() - 1);
+                      }));
+}
+
+// Keys and queries of one head that expand gives to all of them: the memory of a head is read by each.
+Measure expanded_heads(const Case& c) {
+  Case wide = c;
+  wide.dims.G = wide.dims.H = std::max<int64_t>(3, c.dims.G);
+  const Inputs in = form_inputs(wide);
+  Inputs expanded = in;
+  for (at::Tensor* x : {&expanded.q, &expanded.k}) {
+    if (x->defined()) *x = x->narrow(2, 0, 1).contiguous().expand(x->sizes());
+  }
+  const Inputs copied = map_inputs(wide, expanded, [](const at::Tensor& x) {
+    return x.clone(at::MemoryFormat::Contiguous);
+  });
+  return layout_error(wide, copied, expanded);
 }
 
 static Inputs to_type(const Case& c, const Inputs& in, at::ScalarType type) {

@@ -13,7 +13,7 @@ TEST(LinearCuda, ReadsExpandedHeads) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   at::manual_seed(0);
   const auto bf16 = at::device(at::kCUDA).dtype(at::kBFloat16);
-  for (const int64_t T : {64, 200, 1024}) {
+  for (const int64_t T : {1, 2, 64, 200, 1024}) {
     const at::Tensor q = at::randn({2, T, 1, 64}, bf16), k = at::randn({2, T, 1, 64}, bf16);
     const at::Tensor v = at::randn({2, T, 8, 64}, bf16), dy = at::randn({2, T, 8, 64}, bf16);
     const at::Tensor g = -at::rand({2, T, 8}, bf16.dtype(at::kFloat));

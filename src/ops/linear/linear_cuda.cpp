@@ -159,8 +159,8 @@ cuda::Gradient sweeps(const Problem& x, const Gradients& in) {
   dv.entering = x.part_views(in.Z_in, x.H, false);
 
   if (x.g.defined()) {
-    dq.x = rows(x.q, x.H);
-    dk.x = rows(x.k, x.H);
+    dq.x = x.tokens(x.q, x.H);
+    dk.x = x.tokens(x.k, x.H);
   }
   return {dq, dk, dv, {}, {}};
 }

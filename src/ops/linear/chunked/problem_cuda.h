@@ -38,8 +38,8 @@ struct Problem {
         eps(options.eps),
         stream(at::cuda::getCurrentCUDAStream(in.v.device().index())) {
     const at::ScalarType wide = state_dtype(in);
-    q = readable(in.q, chunked);
-    k = readable(in.k, chunked);
+    q = keys(in.q);
+    k = keys(in.k);
     v = readable(in.v, chunked);
     if (in.i.defined()) {
       const Stabilised x = stabilise(in, state);
@@ -72,6 +72,18 @@ struct Problem {
     return at::constant_pad_nd(y, {0, chunks() * cuda::kChunk - T}, 1.0).contiguous();
   }
 
+  // q or k. The chunked kernel reads heads that expand made from one where they are.
+  at::Tensor keys(const at::Tensor& x) const {
+    if (!chunked || sum || !one_head(x)) return readable(x, chunked);
+    return readable(x.narrow(2, 0, 1), true).expand_as(x);
+  }
+  // A tensor map takes no stride of 0: there all of `heads` read one head.
+  cuda::Rows tokens(const at::Tensor& x, int64_t heads) const {
+    cuda::Rows all = rows(x, heads);
+    if (chunked && one_head(x)) all.group = int(heads);
+    return all;
+  }
+
   bool gated() const { return floor.defined(); }
   int64_t chunks() const { return (T + cuda::kChunk - 1) / cuda::kChunk; }
   int64_t width() const { return (K + 63) / 64 * 64; }  // of the sums
@@ -87,9 +99,9 @@ struct Problem {
     cuda::Sweep p = common;
     p.R = int(a.size(3));
     p.N = int(c.size(3));
-    p.q = rows(a, H);
-    p.k = rows(b, H);
-    p.v = rows(c, H);
+    p.q = tokens(a, H);
+    p.k = tokens(b, H);
+    p.v = tokens(c, H);
     p.y = rows(y, H);
     p.wide_y = y.scalar_type() != q.scalar_type();
     return p;
@@ -111,8 +123,8 @@ struct Problem {
     p.N = int(V);
     p.reverse = reverse;
     p.decay = decay(false);
-    p.k = rows(a, p.H);
-    p.v = rows(c, p.H);
+    p.k = tokens(a, p.H);
+    p.v = tokens(c, p.H);
     p.g.group = int(p.H / G);
     p.first = view(first, p.H, false);
     const at::Tensor decays = at::empty({parts, B, p.H}, wide());
