@@ -10,6 +10,7 @@
 
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "core/check.h"
 #include "ops/attention/cache.h"
@@ -258,22 +259,56 @@ class Autocast {
   at::DeviceType device_;
 };
 
+double rms_error(const at::Tensor& y, const at::Tensor& exact) {
+  const double difference = (y.to(at::kDouble) - exact).square().mean().sqrt().item<double>();
+  return difference / exact.square().mean().sqrt().item<double>();
+}
+
 // Autocast may err twice as much as a mixer that holds everything in bf16.
 Measure half_precision(const MixerCase& c) {
   const at::Tensor exact = sample(c).whole();
   const at::Tensor plain = sample(c, at::kBFloat16).whole();
   const Sample s = sample(c, at::kFloat);
-  at::Tensor cast;
-  {
-    const Autocast on(c.device.type());
-    cast = s.whole();
-  }
-  const auto rms_error = [&](const at::Tensor& y) {
-    const double difference = (y.to(at::kDouble) - exact).square().mean().sqrt().item<double>();
-    return difference / exact.square().mean().sqrt().item<double>();
-  };
-  return {rms_error(cast), 2 * rms_error(plain) + 1e-3};
+  const Autocast on(c.device.type());
+  return {rms_error(s.whole(), exact), 2 * rms_error(plain, exact) + 1e-3};
 }
+
+// As a text is read and written: half of the tokens at once, a few, then one by one.
+at::Tensor decoded(const Sample& s) {
+  const int64_t T = s.x.size(1), half = T / 2;
+  State state;
+  std::vector<at::Tensor> y = {s(s.x.narrow(1, 0, half), state), s(s.x.narrow(1, half, 3), state)};
+  for (int64_t t = half + 3; t < T; ++t) y.push_back(s(s.x.narrow(1, t, 1), state));
+  return at::cat(y, 1);
+}
+
+// On a GPU also at a width that kernels take.
+std::vector<MixerCase> widths(const MixerCase& c) {
+  std::vector<MixerCase> all = {c};
+  if (c.device.is_cuda()) {
+    all.push_back(c);
+    all.back().D = 128;
+    all.back().T = 67;
+  }
+  return all;
+}
+
+// May err twice as much as `plain`, the whole text at once, and a little. The worst of all widths.
+Measure decoding_error(const MixerCase& given, bool autocast, at::ScalarType plain, double little) {
+  Measure worst{0, 1};
+  for (const MixerCase& c : widths(given)) {
+    const at::Tensor exact = sample(c).whole();
+    const double allowed = 2 * rms_error(sample(c, plain).whole(), exact) + little;
+    const Sample s = sample(c, at::kFloat);
+    std::optional<Autocast> on;
+    if (autocast) on.emplace(c.device.type());
+    const double error = rms_error(decoded(s), exact);
+    if (!(error / allowed < worst.error / worst.bound)) worst = {error, allowed};
+  }
+  return worst;
+}
+Measure decodes_fp32(const MixerCase& c) { return decoding_error(c, false, at::kFloat, 1e-4); }
+Measure decodes_bf16(const MixerCase& c) { return decoding_error(c, true, at::kBFloat16, 1e-3); }
 
 Measure same_bits(const MixerCase& c) {
   return {at::equal(sample(c, at::kFloat).whole(), sample(c, at::kFloat).whole()) ? 0.0 : 1.0, 0};
@@ -348,6 +383,11 @@ const std::vector<MixerProperty>& mixer_contract() {
       {"initial scale", "rms of the output at the start, D = 64", initial_scale, always},
       {"same bits", "the same seed gives the same bits", same_bits, always},
       {"bf16 error", "autocast at most twice all in bf16", half_precision, always},
+      {"decodes, fp32",
+       "a text read and written in fp32 = all of it in fp64",
+       decodes_fp32,
+       has_state},
+      {"decodes, bf16", "the same under autocast", decodes_bf16, has_state},
       {"refuses", "what is wrong is refused in one line", refuses, always},
   };
   return list;
