@@ -1,14 +1,12 @@
 #include "engine/load.h"
 
 #include <algorithm>
-#include <array>
 
 #include "core/check.h"
 #include "core/file.h"
 #include "engine/cpu/cpu_runner.h"
 #include "engine/cpu/open.h"
 #include "engine/slot_runner.h"
-#include "mixers/mixer.h"
 
 namespace horner {
 namespace {
@@ -36,18 +34,6 @@ std::vector<int32_t> ends_of(const Tokenizer& tokenizer) {
     if (id && tokenizer.special(*id) && id != tokenizer.end()) ends.push_back(*id);
   }
   return ends;
-}
-
-// A mixer whose steps in slots are not proved on a GPU; empty: none. SlotRunnerCuda fails for mamba2 (logits after a text was
-// read on), and mixers behind it on the list have not been tried.
-std::string unproved_in_slots(const Model& model) {
-  constexpr std::array kProved = {
-      "softmax", "taylor", "window", "centres", "hybrid", "linear", "retnet", "gla", "mlstm"};
-  for (const std::string& mixer : model.options().pattern) {
-    const std::string name = MixerSpec::parse(mixer).name;
-    if (std::find(kProved.begin(), kProved.end(), name) == kProved.end()) return name;
-  }
-  return "";
 }
 
 }  // namespace
@@ -80,11 +66,6 @@ std::unique_ptr<Runner> fastest_runner(
     HORNER_CHECK(known, "--weights {}: cannot be used here: {}", weights, why);
   };
   if (!model.parameters().front().is_cpu()) {
-    if (const std::string mixer = unproved_in_slots(model); !mixer.empty()) {
-      const std::string why = fmt::format("steps of {} have no CUDA graphs yet", mixer);
-      need({"auto", "fp32"}, why);
-      return model_runner(loaded.model, invariant, why);
-    }
     need({"auto", "bf16", "fp32"}, "the model is on a GPU");
     return slot_runner(loaded.model, {rows, invariant, weights != "fp32"});
   }

@@ -25,7 +25,7 @@ LanguageModel load_language_model(
 );
 
 // What computes its steps fastest: on a CPU the decoder of engine/cpu where it knows the model, else Model::forward; on a GPU CUDA
-// graphs of Model::forward (slot_runner.h), whose matrices become bf16, for the mixers that are proved there, else Model::forward.
+// graphs of Model::forward (slot_runner.h), whose matrices become bf16.
 // `weights`: auto (on a CPU: blocks of a GGUF file as they are; on a GPU: bf16), fp32, bf16, q8 or q4; UsageError if it cannot be.
 // `invariant`: a stream has the same bits whatever steps beside it; the decoder of engine/cpu has them always.
 // `rows`: most streams in a step.
