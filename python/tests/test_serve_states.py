@@ -127,6 +127,19 @@ def test_a_state_that_cannot_be_written_leaves_the_old_one(models: dict[str, Pat
         assert server.ask("GET", "/states/kept")["tokens"] == 17
 
 
+def test_a_second_server_on_one_folder_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    with Server(models["gla"], "--states", tmp_path) as first:
+        done = subprocess.run([PROGRAM, "serve", models["gla"], "--port", "0", "--states", tmp_path],
+                              capture_output=True, text=True, timeout=100)
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert f"{tmp_path}: is in use by process {first.process.pid} on " in done.stderr
+        first.post("/states", name="kept", prompt="abc")
+        first.process.kill()  # no lock is left behind
+        first.process.wait()
+    with Server(models["gla"], "--states", tmp_path) as again:
+        assert [state["name"] for state in again.ask("GET", "/states")["states"]] == ["kept"]
+
+
 def test_states_are_whole_whenever_the_program_is_killed(models: dict[str, Path], tmp_path: Path) -> None:
     wanted = {"max_tokens": 8, "temperature": 0, "ignore_eos": True}
     prompts = [f"{'abc' * length} {length}" for length in range(1, 60, 7)]
@@ -151,6 +164,9 @@ def test_states_are_whole_whenever_the_program_is_killed(models: dict[str, Path]
             server.stop(signal.SIGKILL)
             for one in saving:
                 one.result()
+    (tmp_path / f"n0.safetensors.{server.process.pid}.tmp").write_text("half of a state")
+    with Server(models["gla"], "--states", tmp_path):
+        assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_a_state_survives_the_program(models: dict[str, Path], tmp_path: Path) -> None:

@@ -18,8 +18,10 @@ std::string_view finish_name(Finish finish) {
 Engine::Engine(std::unique_ptr<Runner> runner, Tokenizer tokenizer, const EngineOptions& options)
     : runner_(std::move(runner)), tokenizer_(std::move(tokenizer)), o_(options) {
   HORNER_CHECK(
-      o_.piece >= 1 && o_.batch >= 1 && o_.snapshot_every >= 0 && o_.snapshot_bytes >= 0,
-      "[engine] piece and batch must be at least 1, snapshot_every and snapshot_bytes at least 0"
+      o_.piece >= 1 && o_.waiting >= 1 && o_.batch >= 1 && o_.snapshot_every >= 0 &&
+          o_.snapshot_bytes >= 0,
+      "[engine] piece, waiting and batch must be at least 1, snapshot_every and snapshot_bytes at "
+      "least 0"
   );
 }
 
@@ -179,7 +181,9 @@ std::vector<Event> Engine::work() {
     if (entry.cancelled) events.push_back(std::move(*entry.cancelled));
     entry.cancelled.reset();
   }
-  read_piece(events);
+  const auto waits = [](const auto& stream) { return stream.second.unread() > 1; };
+  const int64_t waiting = std::count_if(streams_.begin(), streams_.end(), waits);
+  for (int64_t i = 0; i < waiting; i += o_.waiting) read_piece(events);
   std::vector<int64_t> ready;
   for (const auto& [id, entry] : streams_) {
     if (entry.text && entry.unread() == 1) ready.push_back(id);
@@ -271,42 +275,58 @@ void Engine::step(const std::vector<int64_t>& streams, std::vector<Event>& event
   }
 }
 
+// How the runner may draw the next token by itself; nothing: the sampler needs the logits.
+std::optional<Draw> Engine::draw_of(const Entry& entry) const {
+  const GenerateOptions& o = entry.text->options;
+  const SamplingOptions& s = o.sampling;
+  const bool from_all = s.top_k == 0 && s.top_p == 1 && s.min_p == 0;
+  const bool changed = s.repetition_penalty != 1 || s.presence_penalty != 0 ||
+                       s.frequency_penalty != 0 || !s.logit_bias.empty() || o.mask;
+  if (!runner_->can_draw() || !from_all || changed || s.logprobs >= 0) return {};
+  return Draw{s.temperature, sampling_uniform(uint64_t(s.seed), entry.tokens.size())};
+}
+
 std::vector<SampledToken> Engine::next_tokens(
     const std::vector<int64_t>& streams, std::vector<std::exception_ptr>& errors
 ) {
   const size_t n = streams.size();
   std::vector<StreamState*> states;
-  std::vector<int32_t> tokens;
-  bool likeliest = runner_->finds_likeliest();
-  for (const int64_t stream : streams) {
-    Entry& entry = at(stream);
+  std::vector<int32_t> tokens, drawn(n);
+  std::vector<std::optional<Draw>> draws;
+  std::vector<size_t> others;  // whose logits are the rows
+  for (size_t i = 0; i < n; ++i) {
+    Entry& entry = at(streams[i]);
     states.push_back(entry.state.get());
     tokens.push_back(entry.tokens.back());
-    likeliest &= entry.text->sampler.takes_the_likeliest() && !entry.text->options.mask;
+    draws.push_back(draw_of(entry));
+    if (!draws.back()) others.push_back(i);
   }
-  std::vector<SampledToken> next(n);
-  if (likeliest) {
-    std::vector<int32_t> ids(n);
-    runner_->step_likeliest(states, tokens, ids);
-    for (size_t i = 0; i < n; ++i) ++at(streams[i]).read, next[i].token = ids[i];
-    return next;
-  }
-  const at::Tensor logits = runner_->step(states, tokens);  // (n,vocabulary)
+  const at::Tensor logits = others.size() < n
+                                ? runner_->step_drawn(states, tokens, draws, drawn)
+                                : runner_->step(states, tokens);  // (others,vocabulary)
   for (const int64_t stream : streams) ++at(stream).read;
+  std::vector<SampledToken> next(n);
+  for (size_t i = 0; i < n; ++i) {
+    next[i].token = drawn[i];
+    if (draws[i] && drawn[i] < 0)
+      errors[i] = std::make_exception_ptr(RunError("the model's logits are not numbers"));
+  }
   const auto V = size_t(logits.size(1));
   const float* const rows = logits.const_data_ptr<float>();
-  const auto sample = [&](size_t i, bool masked) {
+  const auto sample = [&](size_t row, bool masked) {
+    const size_t i = others[row];
     if (masked != bool(at(streams[i]).text->options.mask)) return;
     try {
-      next[i] = sampled(streams[i], {rows + i * V, V});
+      next[i] = sampled(streams[i], {rows + row * V, V});
     } catch (const RunError&) {
       errors[i] = std::current_exception();
     }
   };
-  at::parallel_for(0, int64_t(n), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) sample(size_t(i), false);
+  at::parallel_for(0, int64_t(others.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) sample(size_t(row), false);
   });
-  for (size_t i = 0; i < n; ++i) sample(i, true);  // texts share what a mask has computed
+  for (size_t row = 0; row < others.size(); ++row)
+    sample(row, true);  // texts share what a mask has computed
   return next;
 }
 

@@ -28,9 +28,10 @@
 namespace horner {
 
 struct EngineOptions {
-  int64_t piece = 256;                   // tokens of a prompt that are read at a time
-  int64_t batch = 64;                    // most streams in one step
-  int64_t snapshot_every = 256;          // tokens of a prompt; 0: only where keep() is called
+  int64_t piece = 256;           // tokens of a prompt that are read at a time
+  int64_t waiting = 16;          // prompts for which a round reads one piece; of more it reads more
+  int64_t batch = 64;            // most streams in one step
+  int64_t snapshot_every = 256;  // tokens of a prompt; 0: only where keep() is called
   int64_t snapshot_bytes = 256LL << 20;  // of one stream; the oldest are dropped first
   // What work() does when one text cannot go on, since its logits are no numbers: it throws, or ends that text alone (`failed`).
   bool throws = true;
@@ -87,7 +88,7 @@ class Engine {
   void keep(int64_t stream);                       // a snapshot after the tokens that were read
   void roll_back(int64_t stream, int64_t tokens);  // to its first tokens
 
-  // One round: a piece of one prompt, then one token of each stream that writes.
+  // One round: a piece of a prompt (of several, if many wait), then one token of each stream that writes.
   std::vector<Event> work();
   bool idle() const;  // work() would do nothing
 
@@ -138,6 +139,7 @@ class Engine {
   std::vector<SampledToken> next_tokens(
       const std::vector<int64_t>& streams, std::vector<std::exception_ptr>& errors
   );
+  std::optional<Draw> draw_of(const Entry& entry) const;
   SampledToken sampled(int64_t stream, std::span<const float> logits);
   Event add_token(int64_t stream, SampledToken sampled);
   void allow(Text& text, size_t vocabulary) const;

@@ -423,6 +423,30 @@ TEST(Engine, AMaskIsSharedByTexts) {
   EXPECT_EQ(ends[4], Finish::cancelled);
 }
 
+TEST(Engine, ReadsSeveralPromptsARoundWhenManyWait) {
+  Engine engine(model_runner(make({"gla"})), byte_tokenizer(), {.piece = 4, .waiting = 3});
+  const auto read = [&] {
+    std::vector<int64_t> tokens;
+    for (int64_t i = 0; i < 7; ++i) tokens.push_back(engine.tokens_read(i));
+    return tokens;
+  };
+  for (int64_t i = 0; i < 7; ++i) {
+    engine.open();
+    engine.feed(i, prompt(10, i));
+  }
+  engine.work();  // 7 wait: 3 pieces
+  EXPECT_EQ(read(), (std::vector<int64_t>{4, 4, 4, 0, 0, 0, 0}));
+  engine.work();
+  engine.work();
+  EXPECT_EQ(read(), (std::vector<int64_t>{8, 8, 4, 4, 4, 4, 4}));
+  for (int i = 0; i < 4; ++i) engine.work();  // 3, 3, 2 and 2 pieces
+  EXPECT_EQ(read(), (std::vector<int64_t>{9, 9, 9, 9, 9, 8, 8}));
+  engine.work();
+  engine.work();
+  EXPECT_EQ(read(), std::vector<int64_t>(7, 9));  // the last token waits for a text
+  EXPECT_TRUE(engine.idle());
+}
+
 TEST(Engine, CancelKeepsWhatWasWritten) {
   Engine engine(std::make_unique<ScriptRunner>("abcdefgh"), byte_tokenizer());
   const int64_t stream = engine.open();

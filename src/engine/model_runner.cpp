@@ -9,6 +9,7 @@
 #include <c10/core/GradMode.h>
 
 #include <map>
+#include <unordered_set>
 
 #include "core/check.h"
 #include "core/device.h"
@@ -153,18 +154,12 @@ class ModelRunner : public Runner {
     return (2 * once - twice + int64_t(double(twice - once) / kLong * double(tokens))) * width / 4;
   }
 
-  int64_t held_bytes(std::span<const StreamState* const> states) const override {
-    std::map<const void*, int64_t> storages;
-    for (const StreamState* state : states) {
-      if (!row_of(*state).batch) continue;
-      for (const State& layer : row_of(*state).batch->state.layers) {
-        for (const at::Tensor& part : layer.parts)
-          storages[part.storage().data()] = int64_t(part.storage().nbytes());
-      }
+  void for_memory(const StreamState& state, const Piece& piece) const override {
+    if (!row_of(state).batch) return;
+    for (const State& layer : row_of(state).batch->state.layers) {
+      for (const at::Tensor& part : layer.parts)
+        piece(part.storage().data(), int64_t(part.storage().nbytes()));
     }
-    int64_t total = 0;
-    for (const auto& [memory, bytes] : storages) total += bytes;
-    return total;
   }
 
   // layer.part of each layer, and `seen`.
@@ -290,8 +285,12 @@ class ModelRunner : public Runner {
 }  // namespace
 
 int64_t Runner::held_bytes(std::span<const StreamState* const> states) const {
+  std::unordered_set<const void*> counted;
   int64_t total = 0;
-  for (const StreamState* state : states) total += bytes(*state);
+  for (const StreamState* state : states)
+    for_memory(*state, [&](const void* address, int64_t bytes) {
+      if (counted.insert(address).second) total += bytes;
+    });
   return total;
 }
 
@@ -307,6 +306,11 @@ void Runner::step_likeliest(
 ) {
   const at::Tensor best = step(states, tokens).argmax(-1);
   std::copy_n(best.const_data_ptr<int64_t>(), next.size(), next.begin());
+}
+
+at::Tensor Runner::
+    step_drawn(std::span<StreamState* const>, std::span<const int32_t>, std::span<const std::optional<Draw>>, std::span<int32_t>) {
+  throw UsageError("{} draws no tokens", name());
 }
 
 int64_t weight_bytes(const Model& model) {

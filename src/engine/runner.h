@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,6 +28,12 @@ class StreamState {
   StreamState(const StreamState&) = delete;
   StreamState& operator=(const StreamState&) = delete;
   virtual ~StreamState() = default;
+};
+
+// A token drawn from all, as TokenSampler does (model/sampling.h): by e^{(x - max x) / temperature} and u in [0, 1).
+// Temperature 0: the likeliest. The token is -1 if no logit is a number above -inf.
+struct Draw {
+  double temperature = 0, u = 0;
 };
 
 class Runner {
@@ -48,8 +56,14 @@ class Runner {
   ) const = 0;  // that its tokens fill, without free room
   // The most that a state takes after so many tokens.
   virtual int64_t bytes_after(int64_t tokens) const = 0;
-  // Memory of several states together, with their free room; what they share counts once.
-  virtual int64_t held_bytes(std::span<const StreamState* const> states) const;
+  // Each piece of memory that a state holds, with its free room. States that share a piece name the same address. While no
+  // token is read into the state, its pieces stay the same.
+  using Piece = std::function<void(const void* address, int64_t bytes)>;
+  virtual void for_memory(const StreamState& state, const Piece& piece) const {
+    piece(&state, bytes(state));
+  }
+  // Memory of several states together; what they share counts once.
+  int64_t held_bytes(std::span<const StreamState* const> states) const;
 
   // A state as named tensors, and a state from them: what a file holds. Their names and shapes are the Runner's own; DataError if
   // they are not such tensors, UsageError if this Runner writes none.
@@ -66,11 +80,18 @@ class Runner {
   virtual at::Tensor step(
       std::span<StreamState* const> states, std::span<const int32_t> tokens
   ) = 0;
-  // The same, if only the likeliest token of each is wanted, of equals the lowest; `next` has room for n. Only if
-  // finds_likeliest(): then it costs less, since no logits leave the device.
-  virtual bool finds_likeliest() const { return false; }
+  // The same, if only the likeliest token of each is wanted, of equals the lowest; `next` has room for n.
   virtual void step_likeliest(
       std::span<StreamState* const> states, std::span<const int32_t> tokens, std::span<int32_t> next
+  );
+  // The same, where draws[i] says how a token is drawn: it is put into next[i], and no logits leave the device. Returns the
+  // logits of the other streams, in their order. A stream's token does not depend on the draws of others.
+  virtual bool can_draw() const { return false; }
+  virtual at::Tensor step_drawn(
+      std::span<StreamState* const> states,
+      std::span<const int32_t> tokens,
+      std::span<const std::optional<Draw>> draws,
+      std::span<int32_t> next
   );
 };
 

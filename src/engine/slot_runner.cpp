@@ -3,11 +3,13 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 
 #include "core/check.h"
 #include "core/device.h"
+#include "engine/drawn_tokens.h"
 #include "engine/slots.h"
 #include "nn/linears.h"
 #include "train/autocast.h"
@@ -109,18 +111,13 @@ class SlotRunner : public Runner {
   int64_t bytes_after(int64_t tokens) const override { return slots_->bytes(tokens); }
 
   // States that are not in slots share what they have in common.
-  int64_t held_bytes(std::span<const StreamState* const> states) const override {
-    std::map<const void*, int64_t> storages;
-    int64_t total = 0;
-    for (const StreamState* state : states) {
-      if (stream_of(*state).row >= 0) total += bytes(*state);
-      for (const State& layer : stream_of(*state).own.layers) {
-        for (const at::Tensor& part : layer.parts)
-          storages[part.storage().data()] = int64_t(part.storage().nbytes());
-      }
+  void for_memory(const StreamState& state, const Piece& piece) const override {
+    const Stream& stream = stream_of(state);
+    if (stream.row >= 0) return piece(&state, bytes(state));
+    for (const State& layer : stream.own.layers) {
+      for (const at::Tensor& part : layer.parts)
+        piece(part.storage().data(), int64_t(part.storage().nbytes()));
     }
-    for (const auto& [memory, bytes] : storages) total += bytes;
-    return total;
   }
 
   Tensors tensors(const StreamState& state) const override {
@@ -171,44 +168,59 @@ class SlotRunner : public Runner {
   }
 
   at::Tensor step(std::span<StreamState* const> states, std::span<const int32_t> tokens) override {
-    const OwnStream work(device_);
-    const auto n = int64_t(states.size());
-    host_ = room(host_, {n, vocabulary()}, at::kFloat);
-    std::vector<StreamState*> begun;
-    std::vector<int32_t> next;
-    std::vector<int64_t> places;
-    for (int64_t i = 0; i < n; ++i) {
-      if (stream_of(*states[size_t(i)]).length == 0) {  // it has no state that could lie in slots
-        at::Tensor logits;
-        read(*states[size_t(i)], tokens.subspan(size_t(i), 1), &logits);
-        host_.select(0, i).copy_(logits.squeeze(0));
-      } else {
-        begun.push_back(states[size_t(i)]);
-        next.push_back(tokens[size_t(i)]), places.push_back(i);
-      }
-    }
-    if (begun.empty()) return host_;
-    const Computed computed = run(begun, next);
-    const at::Tensor logits = computed.logits.index_select(0, computed.rows).to(at::kFloat);
-    if (int64_t(begun.size()) == n) return host_.copy_(logits);
-    return host_.index_copy_(0, at::tensor(places), logits.to(at::kCPU));
+    const std::vector<std::optional<Draw>> none(states.size());
+    return step_drawn(states, tokens, none, {});
   }
 
-  bool finds_likeliest() const override { return true; }
+  bool can_draw() const override { return true; }
+  at::Tensor step_drawn(
+      std::span<StreamState* const> states,
+      std::span<const int32_t> tokens,
+      std::span<const std::optional<Draw>> draws,
+      std::span<int32_t> next
+  ) override {
+    const OwnStream work(device_);
+    const c10::NoGradGuard no_graph;
+    const int64_t wanted = std::count(draws.begin(), draws.end(), std::nullopt);
+    if (!host_.defined() || host_.size(0) < wanted)
+      host_ = room({}, {wanted, vocabulary()}, at::kFloat);
+    const at::Tensor host = host_.narrow(0, 0, wanted);
+    std::vector<StreamState*> begun;
+    std::vector<int32_t> given;
+    Chosen drawn, whole;
+    int64_t place = 0;
+    for (size_t i = 0; i < states.size(); ++i) {
+      const int64_t to = draws[i] ? int64_t(i) : place++;
+      if (stream_of(*states[i]).length == 0) {  // it has no state that could lie in slots
+        at::Tensor logits;
+        read(*states[i], tokens.subspan(i, 1), &logits);
+        if (draws[i]) next[i] = drawn_token(logits, *draws[i]);
+        if (!draws[i]) host.select(0, to).copy_(logits.squeeze(0));
+        continue;
+      }
+      begun.push_back(states[i]), given.push_back(tokens[i]);
+      Chosen& chosen = draws[i] ? drawn : whole;
+      chosen.streams.push_back(&stream_of(*states[i])), chosen.places.push_back(to);
+    }
+    if (begun.empty()) return host;
+    const Computed computed = run(begun, given);
+    if (!drawn.streams.empty()) draw(computed, drawn, draws, next);
+    if (!whole.streams.empty()) {
+      const at::Tensor logits = computed.logits.index_select(0, rows_of(whole)).to(at::kFloat);
+      if (int64_t(whole.places.size()) == wanted) {
+        host.copy_(logits);
+      } else {
+        host.index_copy_(0, at::tensor(whole.places), logits.to(at::kCPU));
+      }
+    }
+    return host;
+  }
+
   void step_likeliest(
       std::span<StreamState* const> states, std::span<const int32_t> tokens, std::span<int32_t> next
   ) override {
-    const OwnStream work(device_);
-    at::Tensor best;  // (n)
-    if (std::any_of(states.begin(), states.end(), [](StreamState* state) {
-          return stream_of(*state).length == 0;
-        })) {
-      best = step(states, tokens).argmax(-1);
-    } else {
-      const Computed computed = run(states, tokens);
-      best = computed.best.index_select(0, computed.rows).to(at::kCPU);
-    }
-    std::copy_n(best.const_data_ptr<int64_t>(), next.size(), next.begin());
+    const std::vector<std::optional<Draw>> likeliest(states.size(), Draw{});
+    step_drawn(states, tokens, likeliest, next);
   }
 
  private:
@@ -218,8 +230,45 @@ class SlotRunner : public Runner {
     at::Tensor logits, best;  // (rows,vocabulary), (rows)
   };
   struct Computed {
-    at::Tensor logits, best, rows;  // rows (n): of the streams
+    at::Tensor logits, best;
   };
+
+  struct Chosen {  // of the streams of a step
+    std::vector<const Stream*> streams;
+    std::vector<int64_t> places;  // of their results
+  };
+
+  at::Tensor rows_of(const Chosen& chosen) const {
+    std::vector<int64_t> rows;
+    for (const Stream* stream : chosen.streams) rows.push_back(stream->row);
+    return at::tensor(rows).to(device_);
+  }
+
+  void draw(
+      const Computed& computed,
+      const Chosen& chosen,
+      std::span<const std::optional<Draw>> draws,
+      std::span<int32_t> next
+  ) {
+    at::Tensor tokens = computed.best;
+    const bool likeliest = std::all_of(chosen.places.begin(), chosen.places.end(), [&](int64_t i) {
+      return draws[size_t(i)]->temperature == 0;
+    });
+    if (!likeliest) {  // all rows, so that one is computed in the same way beside any others
+      draws_ = room(draws_, {computed.logits.size(0), 2}, at::kDouble);
+      double* const to = draws_.data_ptr<double>();
+      std::fill_n(to, draws_.numel(), 0.);
+      for (size_t j = 0; j < chosen.places.size(); ++j) {
+        const int64_t row = chosen.streams[j]->row;
+        const Draw& wanted = *draws[size_t(chosen.places[j])];
+        to[2 * row] = wanted.temperature, to[2 * row + 1] = wanted.u;
+      }
+      tokens = drawn_tokens(computed.logits, draws_.to(device_, true));
+    }
+    tokens = tokens.index_select(0, rows_of(chosen)).to(at::kCPU);
+    for (size_t j = 0; j < chosen.places.size(); ++j)
+      next[size_t(chosen.places[j])] = int32_t(tokens.const_data_ptr<int64_t>()[j]);
+  }
 
   at::Tensor hidden(const at::Tensor& tokens, ModelState& state) const {
     const c10::NoGradGuard no_graph;
@@ -286,17 +335,14 @@ class SlotRunner : public Runner {
     const auto n = int64_t(states.size());
     place(states);
     const int64_t b = o_.invariant ? o_.rows : rows_for(n);
-    ids_ = room(ids_, {b}, at::kLong), order_ = room(order_, {n}, at::kLong);
+    ids_ = room(ids_, {b}, at::kLong);
     std::fill_n(ids_.data_ptr<int64_t>(), b, 0);
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t row = stream_of(*states[size_t(i)]).row;
-      ids_.data_ptr<int64_t>()[row] = tokens[size_t(i)];
-      order_.data_ptr<int64_t>()[i] = row;
-    }
+    for (int64_t i = 0; i < n; ++i)
+      ids_.data_ptr<int64_t>()[stream_of(*states[size_t(i)]).row] = tokens[size_t(i)];
     tokens_.narrow(0, 0, b).copy_(ids_, true);
     const Step& step = computed(b);
     for (StreamState* state : states) ++stream_of(*state).length;
-    return {step.logits, step.best, order_.to(device_, true)};
+    return {step.logits, step.best};
   }
 
   void compute(int64_t rows, Step& step) const {
@@ -331,7 +377,7 @@ class SlotRunner : public Runner {
   std::shared_ptr<Rows> rows_ = std::make_shared<Rows>();
   std::optional<Slots> slots_;
   at::Tensor tokens_;              // (rows): what a step reads
-  at::Tensor ids_, order_, host_;  // on the CPU: tokens of rows, rows of streams, logits
+  at::Tensor ids_, draws_, host_;  // on the CPU: tokens and draws of rows, logits
   int64_t reach_ = 0;
   std::map<std::pair<int64_t, int64_t>, Step> steps_;
   std::string not_recorded_;

@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "core/check.h"
 #include "core/device.h"
 #include "core/thrown_test.h"
@@ -163,6 +165,52 @@ TEST(SlotRunner, WritesTheLikeliestTokens) {
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(texts[i], texts[i + 3]);
 }
 
+// Streams 0 .. 3 of a runner, the first with nothing read.
+std::vector<std::unique_ptr<StreamState>> four_streams(Runner& runner) {
+  std::vector<std::unique_ptr<StreamState>> states;
+  for (int64_t i = 0; i < 4; ++i) {
+    states.push_back(runner.open());
+    if (i > 0) runner.read(*states.back(), prompt(3 * i, i));
+  }
+  return states;
+}
+
+void expect_draws_of_the_sampler(at::Device device) {
+  auto model = make({"softmax", "gla"});
+  model->to(device);
+  const auto runner = slot_runner(model, {4, true, false});
+  std::set<int32_t> different;
+  for (int64_t round = 0; round < 60; ++round) {
+    const auto drawn = four_streams(*runner), whole = four_streams(*runner);
+    const std::vector<int32_t> tokens = {5, 6, 7, 8}, before(size_t(round), 9);
+    std::vector<StreamState*> a, b;
+    std::vector<std::optional<Draw>> draws;
+    std::vector<int32_t> wanted, next(4);
+    for (const auto& state : whole) a.push_back(state.get());
+    for (const auto& state : drawn) b.push_back(state.get());
+    const at::Tensor logits = runner->step(a, tokens).clone();
+    for (int64_t i = 0; i < 4; ++i) {
+      const SamplingOptions o{.temperature = 0.7 * double((round + i) % 4), .seed = i};
+      TokenSampler sampler(o);
+      const float* row = logits[i].const_data_ptr<float>();
+      wanted.push_back(sampler.sample({row, 257}, before).token);
+      draws.push_back(Draw{o.temperature, sampling_uniform(uint64_t(i), uint64_t(round))});
+    }
+    const auto other = size_t(round % 5);  // 4: all are drawn
+    if (other < 4) draws[other].reset();
+    const at::Tensor rest = runner->step_drawn(b, tokens, draws, next);
+    for (size_t i = 0; i < 4; ++i) {
+      if (i != other) ASSERT_EQ(next[i], wanted[i]) << round << " " << i;
+      different.insert(wanted[i]);
+    }
+    ASSERT_EQ(rest.sizes(), (std::vector<int64_t>{other < 4, 257}));
+    if (other < 4) ASSERT_TRUE(rest[0].equal(logits[int64_t(other)])) << round;
+  }
+  EXPECT_GT(different.size(), 50u);
+}
+
+TEST(SlotRunner, DrawsAsTheSamplerDoes) { expect_draws_of_the_sampler(at::kCPU); }
+
 TEST(SlotRunner, RefusesMoreStreamsThanRows) {
   const auto runner = slot_runner(make({"gla"}), {1, false, false});
   std::vector<std::unique_ptr<StreamState>> own;
@@ -190,6 +238,11 @@ TEST(SlotRunner, NarrowMatricesComputeInBf16) {
 }
 
 // ---- on a GPU -------------------------------------------------------------------------------------------
+
+TEST(SlotRunnerCuda, DrawsAsTheSamplerDoes) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  expect_draws_of_the_sampler(at::kCUDA);
+}
 
 TEST(SlotRunnerCuda, HasTheLogitsOfModelForward) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();

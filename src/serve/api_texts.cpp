@@ -23,21 +23,24 @@ class Reading {
 
   const TextRequest& request() const { return request_; }
 
-  // The next event. ApiError if the text failed, or the client has left.
-  TextEvent next(const std::function<bool()>& alive) {
+  // The next events, at least one. ApiError if the client has left.
+  std::vector<TextEvent> next(const std::function<bool()>& alive) {
     while (true) {
-      std::optional<TextEvent> event = channel_->next(kLook);
-      if (event && !event->error.empty())
-        throw ApiError(event->status, "failed", "{}", event->error);
+      std::vector<TextEvent> events = channel_->take(kLook);
       // Also while events come: the client of a text that is not streamed is written to at its end only.
       if (const auto now = std::chrono::steady_clock::now(); now - looked_ >= kLook) {
         looked_ = now;
         if (!alive()) throw ApiError(499, "client_left", "the client has left");
       }
-      if (event) return std::move(*event);
+      if (!events.empty()) return events;
       if (channel_->left())
         throw ApiError(503, "too_slow", "the client reads more slowly than the text is written");
     }
+  }
+  // What a client of a stream is sent for an event. ApiError if the text failed.
+  std::vector<Json> add(TextEvent event) {
+    if (!event.error.empty()) throw ApiError(event.status, "failed", "{}", event.error);
+    return answer.add(std::move(event));
   }
 
  private:
@@ -53,26 +56,29 @@ class Reading {
 
 std::string event_line(const Json& json) { return "data: " + to_line(json) + "\n\n"; }
 
+// Events that came while the last ones were written go out together.
 void write_stream(
     Reading& reading,
-    TextEvent first,
+    std::vector<TextEvent> events,
     const std::function<bool()>& alive,
     const ApiReply::Write& write
 ) {
+  std::string lines;
   try {
-    TextEvent event = std::move(first);
     while (true) {
-      std::string lines;
-      for (const Json& chunk : reading.answer.add(std::move(event))) lines += event_line(chunk);
-      if (!lines.empty() && !write(lines)) return;
+      for (TextEvent& event : events) {
+        for (const Json& chunk : reading.add(std::move(event))) lines += event_line(chunk);
+      }
       if (reading.answer.done()) break;
-      event = reading.next(alive);
+      if (!lines.empty() && !write(lines)) return;
+      lines.clear();
+      events = reading.next(alive);
     }
-    if (reading.request().include_usage) write(event_line(reading.answer.usage_chunk()));
+    if (reading.request().include_usage) lines += event_line(reading.answer.usage_chunk());
   } catch (const ApiError& error) {
-    write(event_line(error.json()));
+    lines += event_line(error.json());
   }
-  write("data: [DONE]\n\n");
+  write(lines + "data: [DONE]\n\n");
 }
 
 }  // namespace
@@ -82,21 +88,21 @@ ApiReply Api::texts(const ApiRequest& request, bool chat) {
   TextRequest wanted;
   read_body(request, [&](const Json& body) { wanted = read_text_request(m, body, chat); });
   const auto reading = std::make_shared<Reading>(m, std::move(wanted));
-  TextEvent event = reading->next(request.alive);  // a mistake still has a status of its own
+  std::vector<TextEvent> events = reading->next(request.alive);
   ApiReply reply;
-  if (reading->request().stream) {
+  if (reading->request().stream && events[0].error.empty()) {  // a mistake has a status of its own
     reply.type = "text/event-stream";
     reply.headers = {{"Cache-Control", "no-store"}, {"X-Accel-Buffering", "no"}};
-    const auto shared = std::make_shared<TextEvent>(std::move(event));
+    const auto shared = std::make_shared<std::vector<TextEvent>>(std::move(events));
     reply.stream = [reading, shared, alive = request.alive](const ApiReply::Write& write) {
       write_stream(*reading, std::move(*shared), alive, write);
     };
     return reply;
   }
   while (true) {
-    reading->answer.add(std::move(event));
+    for (TextEvent& event : events) reading->add(std::move(event));
     if (reading->answer.done()) break;
-    event = reading->next(request.alive);
+    events = reading->next(request.alive);
   }
   reply.body = to_line(reading->answer.whole());
   return reply;
@@ -172,7 +178,9 @@ Json Api::save_state(const ApiRequest& request) {
   });
   const std::string name = asked.save_as;
   Reading reading(m, std::move(asked));
-  while (!reading.answer.done()) reading.answer.add(reading.next(request.alive));
+  while (!reading.answer.done()) {
+    for (TextEvent& event : reading.next(request.alive)) reading.add(std::move(event));
+  }
   Json json;
   m.worker->call([&](NamedStates& states, PrefixCache&) { json = states.describe(name); });
   return json;

@@ -5,10 +5,9 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -34,11 +33,15 @@ class TextChannel {
 
   // Of the worker. False: nobody reads any more.
   bool push(TextEvent event) {
-    const std::lock_guard lock(mutex_);
-    if (events_.size() >= most_) left_ = true;
-    if (left_) return false;
-    events_.push_back(std::move(event));
-    ready_.notify_one();
+    bool first = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (events_.size() >= most_) left_ = true;
+      if (left_) return false;
+      first = events_.empty();
+      events_.push_back(std::move(event));
+    }
+    if (first) ready_.notify_one();  // with the lock the reader would wake up and wait for it
     return true;
   }
   bool left() const {
@@ -46,14 +49,11 @@ class TextChannel {
     return left_;
   }
 
-  // Of the request. Nothing: no event came in this time.
-  std::optional<TextEvent> next(std::chrono::milliseconds wait) {
+  // Of the request: all events that are there. None: no event came in this time.
+  std::vector<TextEvent> take(std::chrono::milliseconds wait) {
     std::unique_lock lock(mutex_);
     ready_.wait_for(lock, wait, [&] { return !events_.empty(); });
-    if (events_.empty()) return {};
-    TextEvent event = std::move(events_.front());
-    events_.pop_front();
-    return event;
+    return std::exchange(events_, {});
   }
   void leave() {
     const std::lock_guard lock(mutex_);
@@ -64,7 +64,7 @@ class TextChannel {
   const size_t most_;
   mutable std::mutex mutex_;
   std::condition_variable ready_;
-  std::deque<TextEvent> events_;
+  std::vector<TextEvent> events_;
   bool left_ = false;
 };
 

@@ -1,9 +1,11 @@
 #include "serve/named_states.h"
 
 #include <ATen/Functions.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
@@ -49,6 +51,19 @@ int64_t number_in(const std::string& text, const std::string& path) {
   return number;
 }
 
+// NAME.safetensors.PID.tmp (core/file.h) whose process is gone. This process has written none yet: its own number is that of
+// an older process, as in a container that was started again.
+bool is_left_over(const std::filesystem::path& file) {
+  const std::filesystem::path named = file.stem(), state = named.stem();
+  if (file.extension() != ".tmp" || state.extension() != kEnding || !good_name(state.stem()))
+    return false;
+  const std::string digits = named.extension().string().substr(1);
+  pid_t writer = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), writer);
+  if (error != std::errc() || end != digits.data() + digits.size() || writer <= 0) return false;
+  return writer == ::getpid() || (::kill(writer, 0) != 0 && errno == ESRCH);
+}
+
 }  // namespace
 
 void NamedStates::check_name(const std::string& name) {
@@ -64,10 +79,15 @@ NamedStates::NamedStates(Runner& runner, std::string folder, std::string print, 
     : runner_(runner), folder_(std::move(folder)), fingerprint_(std::move(print)), most_(most) {
   if (folder_.empty()) return;
   make_folder(folder_);
+  lock_.emplace(folder_);
+  std::vector<std::filesystem::path> left_over;
   for (const auto& file : std::filesystem::directory_iterator(folder_)) {
     const std::string name = file.path().stem();
     if (file.path().extension() == kEnding && good_name(name)) read(name, file.path());
+    if (is_left_over(file.path())) left_over.push_back(file.path());
   }
+  std::error_code ignored;  // a file that cannot be deleted harms nobody
+  for (const auto& file : left_over) std::filesystem::remove(file, ignored);
   measure();
 }
 

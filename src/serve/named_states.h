@@ -2,13 +2,17 @@
 //
 //   FOLDER/NAME.safetensors   tokens (T), read (1), and the tensors of the state after the first `read` tokens
 //
+// One server at a time has a folder. What a killed one left half-written is deleted by the next one.
+//
 // Not for several threads: the worker's thread owns it.
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/folder_lock.h"
 #include "core/json.h"
 #include "serve/prefix_cache.h"
 
@@ -25,7 +29,7 @@ struct NamedState {
 class NamedStates {
  public:
   // `folder`: states are written there and read from there at once; empty: they live as long as the program.
-  // `fingerprint` tells models apart: a state of another model is not read.
+  // `fingerprint` tells models apart: a state of another model is not read. RunError if another process has the folder.
   NamedStates(Runner& runner, std::string folder, std::string fingerprint, int64_t most);
 
   // ApiError 400: only letters, digits, '.', '_' and '-'.
@@ -54,6 +58,7 @@ class NamedStates {
   Runner& runner_;
   const std::string folder_, fingerprint_;
   const int64_t most_;
+  std::optional<FolderLock> lock_;  // of the folder
   int64_t bytes_ = 0;
   std::map<std::string, NamedState> states_;
 };

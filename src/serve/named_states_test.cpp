@@ -3,6 +3,8 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -86,6 +88,32 @@ TEST(NamedStates, AFileWithAnyBitChangedIsNoOtherState) {
   EXPECT_GT(refused, 16 + 12 - 4);  // the numbers and the tokens, at least
   EXPECT_GT(other, 0);
   EXPECT_LT(same, 60);  // the time of its making, or how the header is written
+  std::filesystem::remove_all(folder);
+}
+
+TEST(NamedStates, OnlyFilesOfDeadWritersAreDeleted) {
+  const std::filesystem::path folder = testing::TempDir() + "horner_named_states_left";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ::waitpid(dead, nullptr, 0);
+  const auto name = [&](pid_t writer) { return fmt::format("a.safetensors.{}.tmp", writer); };
+  const std::vector<std::string> stay = {
+      name(::getppid()),
+      "a.safetensors.tmp",
+      "a.safetensors..tmp",
+      "a.safetensors.12x.tmp",
+      "a.txt." + std::to_string(dead) + ".tmp",
+      ".tmp"};
+  for (const std::string& file : stay) std::ofstream(folder / file) << "x";
+  std::ofstream(folder / name(dead)) << "x";
+  std::ofstream(folder / name(::getpid())) << "x";  // of an older process with this number
+  Keeper runner;
+  const NamedStates states(runner, folder, "a model", 10);
+  for (const std::string& file : stay) EXPECT_TRUE(std::filesystem::exists(folder / file)) << file;
+  EXPECT_FALSE(std::filesystem::exists(folder / name(dead)));
+  EXPECT_FALSE(std::filesystem::exists(folder / name(::getpid())));
   std::filesystem::remove_all(folder);
 }
 

@@ -55,38 +55,41 @@ void PrefixCache::add(std::span<const int32_t> tokens, std::unique_ptr<StreamSta
     entries_.splice(entries_.begin(), entries_, known);
     return;
   }
-  const StreamState* const one[] = {state.get()};
-  const int64_t bytes = runner_.held_bytes(one) + int64_t(tokens.size_bytes());
-  entries_.push_front({{tokens.begin(), tokens.end()}, hash, std::move(state), bytes});
+  entries_.push_front({{tokens.begin(), tokens.end()}, hash, std::move(state)});
   places_.emplace(hash, entries_.begin());
-  sum_ += bytes;
-  shrink();
+  count(entries_.front());
+  while (bytes_ > limit_) drop_last();
 }
 
-int64_t PrefixCache::bytes() const {
-  std::vector<const StreamState*> states;
-  int64_t total = 0;
-  for (const Entry& entry : entries_) {
-    states.push_back(entry.state.get());
-    total += int64_t(entry.tokens.size() * sizeof(int32_t));
-  }
-  return total + runner_.held_bytes(states);
+void PrefixCache::count(const Entry& entry) {
+  bytes_ += int64_t(entry.tokens.size() * sizeof(int32_t));
+  runner_.for_memory(*entry.state, [&](const void* address, int64_t bytes) {
+    Memory& memory = memory_[address];
+    if (memory.states++ > 0) return;
+    memory.bytes = bytes;
+    bytes_ += bytes;
+  });
 }
 
-void PrefixCache::shrink() {
-  while (sum_ > limit_ && !entries_.empty() && bytes() > limit_) {
-    const Place last = std::prev(entries_.end());
-    const auto [first, end] = places_.equal_range(last->hash);
-    places_.erase(std::find_if(first, end, [&](const auto& p) { return p.second == last; }));
-    sum_ -= last->bytes;
-    entries_.erase(last);
-  }
+void PrefixCache::drop_last() {
+  const Place last = std::prev(entries_.end());
+  bytes_ -= int64_t(last->tokens.size() * sizeof(int32_t));
+  runner_.for_memory(*last->state, [&](const void* address, int64_t) {
+    const auto memory = memory_.find(address);
+    if (--memory->second.states > 0) return;
+    bytes_ -= memory->second.bytes;
+    memory_.erase(memory);
+  });
+  const auto [first, end] = places_.equal_range(last->hash);
+  places_.erase(std::find_if(first, end, [&](const auto& p) { return p.second == last; }));
+  entries_.erase(last);
 }
 
 void PrefixCache::clear() {
   entries_.clear();
   places_.clear();
-  sum_ = 0;
+  memory_.clear();
+  bytes_ = 0;
 }
 
 }  // namespace horner

@@ -33,25 +33,29 @@ class PrefixCache {
   void clear();
 
   int64_t states() const { return int64_t(entries_.size()); }
-  int64_t bytes() const;
+  int64_t bytes() const { return bytes_; }
 
  private:
   struct Entry {
     std::vector<int32_t> tokens;
     uint64_t hash;
     std::unique_ptr<StreamState> state;
-    int64_t bytes;  // of the state, alone
+  };
+  struct Memory {
+    int64_t states = 0, bytes = 0;
   };
   using Place = std::list<Entry>::iterator;
   static uint64_t hash_of(std::span<const int32_t> tokens);
   Place at(uint64_t hash, std::span<const int32_t> tokens);
-  void shrink();
+  void count(const Entry& entry);  // its memory
+  void drop_last();
 
   Runner& runner_;
   const int64_t limit_;
   std::list<Entry> entries_;  // the last used first
   std::unordered_multimap<uint64_t, Place> places_;
-  int64_t sum_ = 0;  // of the states' bytes as if nothing were shared
+  std::unordered_map<const void*, Memory> memory_;  // that the states hold, by its address
+  int64_t bytes_ = 0;                               // of all of it, and of the tokens
 };
 
 }  // namespace horner

@@ -1,7 +1,8 @@
 #include "serve/text_answer.h"
 
 #include <chrono>
-#include <random>
+
+#include "serve/random_bits.h"
 
 namespace horner {
 namespace {
@@ -12,8 +13,7 @@ int64_t seconds_now() {
 }
 
 std::string new_id(bool chat) {
-  static thread_local std::mt19937_64 random{std::random_device()()};
-  return fmt::format("{}-{:016x}", chat ? "chatcmpl" : "cmpl", random());
+  return fmt::format("{}-{:016x}", chat ? "chatcmpl" : "cmpl", random_bits());
 }
 
 Json finish_reason(Finish finish) {

@@ -1,7 +1,8 @@
 #include "serve/text_request.h"
 
 #include <algorithm>
-#include <random>
+
+#include "serve/random_bits.h"
 
 namespace horner {
 namespace {
@@ -62,7 +63,7 @@ SamplingOptions read_sampling(const ServedModel& model, const RequestFields& fie
   s.frequency_penalty = fields.number("frequency_penalty", -2, 2).value_or(0);
   s.logit_bias = read_bias(fields, model.worker->vocabulary());
   const auto seed = fields.integer("seed", INT64_MIN, INT64_MAX);
-  s.seed = seed ? *seed : int64_t(std::random_device()()) << 31 ^ int64_t(std::random_device()());
+  s.seed = seed ? *seed : int64_t(random_bits());
   return s;
 }
 

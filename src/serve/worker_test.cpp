@@ -63,8 +63,9 @@ std::vector<PromptTask> list_of(const auto&... tasks) {
 
 TextEvent last_event(TextChannel& channel) {
   while (true) {
-    TextEvent event = channel.next(std::chrono::minutes(1)).value();
-    if (!event.error.empty() || event.event.finish != Finish::none) return event;
+    for (TextEvent& event : channel.take(std::chrono::minutes(1))) {
+      if (!event.error.empty() || event.event.finish != Finish::none) return std::move(event);
+    }
   }
 }
 

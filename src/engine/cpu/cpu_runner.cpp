@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <numeric>
-#include <set>
 
 #include "core/check.h"
 
@@ -48,14 +47,11 @@ class CpuRunner : public Runner {
     const CacheShape& shape = decoder_->shape();
     return shape.state_bytes + (tokens + kPage - 1) / kPage * shape.page_bytes();
   }
-  int64_t held_bytes(std::span<const StreamState* const> states) const override {
-    std::set<const std::byte*> pages, fixed;
-    for (const StreamState* state : states) {
-      for (const auto& page : pages_of(*state).pages()) pages.insert(page.get());
-      if (pages_of(*state).state() != nullptr) fixed.insert(pages_of(*state).state());
-    }
+  void for_memory(const StreamState& state, const Piece& piece) const override {
     const CacheShape& shape = decoder_->shape();
-    return int64_t(pages.size()) * shape.page_bytes() + int64_t(fixed.size()) * shape.state_bytes;
+    const Pages& stream = pages_of(state);
+    for (const auto& page : stream.pages()) piece(page.get(), shape.page_bytes());
+    if (stream.state() != nullptr) piece(stream.state(), shape.state_bytes);
   }
 
   // pages (n, bytes of a page), of which the last one may have room, and the state of layers that have no pages.
