@@ -4,6 +4,7 @@
 #include "nn/fused/kernels.h"
 #include "nn/fused/pointwise.h"
 #include "nn/head_loss/head_loss.h"
+#include "nn/inline_sums.h"
 #include "nn/position/rotate.h"
 #include "nn/selective_scan.h"
 #include "nn/short_conv.h"
@@ -16,6 +17,7 @@ extern "C" void horner_plug_cuda() {
   horner::fused_kernels() = horner::cuda_fused_kernels();
   horner::loss_step() = horner::cuda_loss_step();
   horner::gate_kernels() = horner::cuda_gate_kernels();
+  horner::inline_kernels() = horner::cuda_inline_kernels();
   horner::make_nccl() = horner::cuda_make_nccl();
   horner::network_kernels() = horner::cuda_network_kernels();
   horner::pointwise_kernel() = horner::cuda_pointwise_kernel();

@@ -8,6 +8,8 @@
 #include "core/check.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
+#include "nn/inline_sums.h"
+#include "nn/linears.h"
 #include "nn/parameter.h"
 #include "nn/precision.h"
 
@@ -113,11 +115,37 @@ at::Tensor InlineAttention::residual(
   return (rk * window).sum(3);  // (B,T,H,taps,K) -> (B,T,H,K)
 }
 
+// The same on a GPU in bf16, where no state is wanted.   q, k, v (B,T,H,K)
+at::Tensor InlineAttention::fused(
+    const at::Tensor& x, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, Pass& pass
+) const {
+  const auto mapped = [&](const at::Tensor& y) {
+    return o_.feature == "identity" ? y : feature(o_.feature, wide(y)).to(y.scalar_type());
+  };
+  const InlineWeighted w = inline_weights(mapped(q), mapped(k), v);
+  Inputs in;
+  in.q = w.qh;
+  in.k = w.k;
+  in.v = w.v;
+  const at::Tensor read = pass.run("linear", in).o;
+  at::Tensor rk, bias;
+  if (o_.residual > 0) {
+    rk = inline_taps(x, {hidden_weight_, hidden_bias_, tap_weight_});
+    bias = tap_bias_;
+  }
+  return inline_output(read, v, w, rk, bias);
+}
+
 at::Tensor InlineAttention::mix(const at::Tensor& x, Pass& pass) {
   const int64_t H = o_.heads;
-  const at::Tensor q = feature(o_.feature, wide(split_heads(q_(x), H)));
-  at::Tensor k = feature(o_.feature, wide(split_heads(k_(x), H)));
-  const at::Tensor v = wide(split_heads(v_(x), H));
+  const auto [qx, kx, vx] = linears(x, q_, k_, v_);
+  const at::Tensor q0 = split_heads(qx, H), own = split_heads(kx, H), given = split_heads(vx, H);
+  if (o_.causal && pass.fresh() && pass.starts().empty() && !pass.wants_core() &&
+      !pass.context().keep_state && inline_fuses(q0, own, given, o_.residual))
+    return out_(join_heads(fused(x, q0, own, given, pass)));
+  const at::Tensor q = feature(o_.feature, wide(q0));
+  at::Tensor k = feature(o_.feature, wide(own));
+  const at::Tensor v = wide(given);
   const at::Tensor k0 = origin(k, pass), v0 = origin(v, pass);
   k = k - k0;
   Inputs in;

@@ -55,6 +55,9 @@ class InlineAttention : public Mixer {
   at::Tensor origin(const at::Tensor& y, Pass& pass) const;  // (B,T,H,K) -> (B,T|1,H,K)
   at::Tensor residual(const at::Tensor& x, const at::Tensor& v, const at::Tensor& n, Pass& pass)
       const;
+  at::Tensor fused(
+      const at::Tensor& x, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, Pass& pass
+  ) const;
 
   const Options o_;
   const int64_t taps_;

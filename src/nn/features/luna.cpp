@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 
 #include <cmath>
 
@@ -37,14 +38,31 @@ at::Tensor LunaMap::networks(const at::Tensor& u) const {
   return y + bias2_;
 }
 
+// x as the product takes it: autocast would round a wider copy back to the same numbers.
+at::Tensor for_product(const at::Tensor& x) {
+  const at::DeviceType device = x.device().type();
+  const bool same = x.scalar_type() == at::kBFloat16 && at::autocast::is_autocast_enabled(device) &&
+                    at::autocast::get_autocast_dtype(device) == at::kBFloat16;
+  return same ? x : wide(x);
+}
+
 at::Tensor LunaMap::operator()(const at::Tensor& given) const {
-  const at::Tensor x = wide(given);
-  const at::Tensor u = wide(at::matmul(x, w_.to(x.scalar_type()).t())) + b_;  // (...,M)
-  at::Tensor y = networks(u);                                                 // (...,M,R)
-  if (o_.nonnegative) y = y.relu();
-  y = y.flatten(-2) / std::sqrt(double(o_.projections));
-  if (o_.envelope == "gauss")
-    y = y * (-x.square().sum(-1, true) / (2 * std::sqrt(double(x.size(-1))))).exp();
+  const at::Tensor x = for_product(given);
+  const bool gauss = o_.envelope == "gauss";
+  const double scale = 1 / std::sqrt(double(o_.projections));
+  at::Tensor u = at::matmul(x, w_.to(x.scalar_type()).t());  // (...,M)
+  if (gauss) u = wide(u);
+  const Networks whole{fc1_, bias1_, fc2_, bias2_, b_, o_.nonnegative, scale};
+  at::Tensor y;
+  if (can_apply(u, whole)) {
+    y = apply_networks(u, whole).flatten(-2);  // (...,M) -> (...,M R)
+  } else {
+    y = networks(wide(u) + b_);  // (...,M,R)
+    if (o_.nonnegative) y = y.relu();
+    y = y.flatten(-2) / std::sqrt(double(o_.projections));
+  }
+  if (gauss)
+    y = y * (-wide(given).square().sum(-1, true) / (2 * std::sqrt(double(x.size(-1))))).exp();
   return y;
 }
 
