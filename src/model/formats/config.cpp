@@ -21,6 +21,7 @@ class Config {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? nullptr : &*found;
   }
+  bool has(const char* key) const { return json_.contains(key); }  // null too
   int64_t integer(const char* key, std::optional<int64_t> otherwise = {}) const {
     const Json* value = find(key);
     if (!value && otherwise) return *otherwise;
@@ -99,7 +100,8 @@ void read_llama(const Config& config, ModelConfig& c) {
   const bool bias = config.flag("attention_bias", false);
   if (c.architecture == "llama" || c.architecture == "qwen3") c.qkv_bias = c.out_bias = bias;
   if (c.architecture == "llama") c.mlp_bias = config.flag("mlp_bias", false);
-  if (c.architecture == "mistral") c.window = config.integer("sliding_window", 0);
+  if (c.architecture == "mistral")  // null: none; transformers' default where it is not named
+    c.window = config.has("sliding_window") ? config.integer("sliding_window", 0) : 4096;
   if (c.architecture == "qwen2") c.qkv_bias = true;
   c.qk_norm = c.architecture == "qwen3";
   if (c.architecture == "qwen2" || c.architecture == "qwen3")
@@ -226,6 +228,14 @@ ModelConfig read_config(const Json& json, const std::string& source) {
   c.architecture = config.text("model_type", "");
   if (c.architecture.empty()) throw DataError("{}: has no model_type", source);
   find_architecture(c.architecture, source).read(config, c);
+  if (const Json* quantised = config.find("quantization_config"))
+    throw DataError(
+        "{}: weights quantised by '{}' are not read; a GGUF file of the model is",
+        source,
+        Config(*quantised, source + ": quantization_config")
+            .text("quant_method", "unknown")
+            .substr(0, 100)
+    );
   check_range(c, source);
   return c;
 }

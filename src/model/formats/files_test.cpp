@@ -98,6 +98,47 @@ TEST(FormatFiles, OldConfigsNameRopeOtherwise) {
   EXPECT_NE(now.model->options().pattern[0].find("scaling=llama3"), std::string::npos);
 }
 
+TEST(FormatFiles, AnAbsentWindowIsTheDefaultOfTransformers) {
+  Folder folder("mistral");
+  const auto window = [&] {
+    folder.write();
+    const std::string mixer = open_model(folder.path).model->options().pattern[0];
+    return mixer.substr(0, mixer.find(':')) == "softmax" ? 0
+           : mixer.find("window=4096") != mixer.npos     ? 4096
+                                                         : -1;
+  };
+  EXPECT_EQ(window(), -1);  // 20
+  folder.config.erase("sliding_window");
+  EXPECT_EQ(window(), 4096);
+  folder.config["sliding_window"] = nullptr;
+  EXPECT_EQ(window(), 0);
+}
+
+// Without their scales 8-bit numbers would be taken for weights.
+TEST(FormatFiles, QuantisedWeightsAreRefused) {
+  Folder folder("llama");
+  folder.config["quantization_config"] = {{"quant_method", "fp8"}};
+  EXPECT_EQ(
+      folder.error(),
+      folder.path +
+          "/config.json: weights quantised by 'fp8' are not read; a GGUF file of the model is"
+  );
+  folder.config.erase("quantization_config");
+  at::Tensor& weight = folder.tensors.back().second;
+  weight = weight.to(at::kFloat8_e4m3fn);
+  EXPECT_EQ(
+      folder.error(),
+      fmt::format(
+          "{}/model.safetensors: {} has numbers of type Float8_e4m3fn; weights are F32, F16, BF16 "
+          "or F64",
+          folder.path,
+          folder.tensors.back().first
+      )
+  );
+  weight = weight.to(at::kFloat).to(at::kChar);
+  EXPECT_NE(folder.error().find("has numbers of type Char"), std::string::npos);
+}
+
 TEST(FormatFiles, DecodingSettingsAreRead) {
   Folder folder("llama");
   folder.config["eos_token_id"] = 2;

@@ -65,6 +65,11 @@ bool is_ours(const std::string& folder) {
   return json.is_object() && json.contains("horner");
 }
 
+// 8-bit numbers of quantised models mean nothing without their scales.
+bool is_plain(at::ScalarType type) {
+  return type == at::kFloat || type == at::kHalf || type == at::kBFloat16 || type == at::kDouble;
+}
+
 // The type of the parameters after loading, where the file's own is not kept.
 at::Tensor as_asked(const at::Tensor& x, const OpenOptions& o) {
   return (o.dtype ? x.to(*o.dtype) : x).contiguous();
@@ -210,6 +215,13 @@ std::shared_ptr<Model> filled_model(
     TORCH_INTERNAL_ASSERT(parameter, "no parameter ", weight.ours);
     const at::Tensor values = read(weight);
     if (!values.defined()) continue;
+    if (!is_plain(values.scalar_type()))
+      throw DataError(
+          "{}: {} has numbers of type {}; weights are F32, F16, BF16 or F64",
+          source,
+          weight.hf,
+          c10::toString(values.scalar_type())
+      );
     if (values.sizes() != parameter->sizes())
       throw DataError(
           "{}: {} must be {}, got {}",
