@@ -1,4 +1,5 @@
-// THE list of what libhorner_cuda.so brings for everything except the ops. open_cuda calls it once.
+// What libhorner_cuda.so brings: the CUDA key of torch.ops.horner.*, and kernels. It runs when the library is opened, by the
+// program (core/device.h) or by Python.
 #include "nn/features/scalar_networks.h"
 #include "nn/fused/gates.h"
 #include "nn/fused/kernels.h"
@@ -8,11 +9,14 @@
 #include "nn/position/rotate.h"
 #include "nn/selective_scan.h"
 #include "nn/short_conv.h"
+#include "ops/library.h"
 #include "tasks/recall/on_gpu.h"
 #include "train/distributed.h"
 #include "train/replay.h"
 
-extern "C" void horner_plug_cuda() {
+TORCH_LIBRARY_IMPL(horner, CUDA, m) {
+  horner::implement_kernels();
+  horner::register_forms(m);
   horner::conv_kernels() = horner::cuda_conv_kernels();
   horner::fused_kernels() = horner::cuda_fused_kernels();
   horner::loss_step() = horner::cuda_loss_step();

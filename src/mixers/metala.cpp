@@ -50,7 +50,8 @@ at::Tensor MetaLa::mix(const at::Tensor& given, Pass& pass) {
   options.scale = 1 / std::sqrt(double(in.q.size(3)));
   at::Tensor o = pass.run("linear", in, options).o;
   // o_t += sigmoid(w_t v_t), w_t = sum_i q k waug
-  if (augment_.defined()) o = augment({in.q, in.k, augment_, in.v, o});
+  const double offset = o_.norm == "layer" ? -0.5 : 0;
+  if (augment_.defined()) o = augment({in.q, in.k, augment_, in.v, o, offset});
   return out_(norm_.gated(o, z, Gate::silu));
 }
 

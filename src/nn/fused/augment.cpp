@@ -18,7 +18,8 @@ at::Tensor weight_of(const Augment& in) {  // w (B,T,H,1)
 }
 
 at::Tensor plain_augment(const Augment& in) {
-  return (wide(in.o) + (weight_of(in) * wide(in.v)).sigmoid()).to(in.o.scalar_type());
+  const at::Tensor added = (weight_of(in) * wide(in.v)).sigmoid() + in.offset;
+  return (wide(in.o) + added).to(in.o.scalar_type());
 }
 
 AugmentGrads plain_augment_backward(const Augment& in, const at::Tensor& dy) {
@@ -43,10 +44,11 @@ class AugmentNode : public torch::autograd::Function<AugmentNode> {
       const at::Tensor& k,
       const at::Tensor& a,
       const at::Tensor& v,
-      const at::Tensor& o
+      const at::Tensor& o,
+      double offset
   ) {
     const Augment in{
-        q.contiguous(), k.contiguous(), a.contiguous(), v.contiguous(), o.contiguous()};
+        q.contiguous(), k.contiguous(), a.contiguous(), v.contiguous(), o.contiguous(), offset};
     ctx->save_for_backward({in.q, in.k, in.a, in.v});
     return has_kernel(q) ? gate_kernels().augment(in) : plain_augment(in);
   }
@@ -57,14 +59,14 @@ class AugmentNode : public torch::autograd::Function<AugmentNode> {
     const at::Tensor dy = grads[0].contiguous();
     const AugmentGrads g =
         has_kernel(in.q) ? gate_kernels().augment_backward(in, dy) : plain_augment_backward(in, dy);
-    return {g.dq, g.dk, g.da.sum(0), g.dv, dy};
+    return {g.dq, g.dk, g.da.sum(0), g.dv, dy, at::Tensor()};
   }
 };
 
 }  // namespace
 
 at::Tensor fused_augment(const Augment& in) {
-  return AugmentNode::apply(in.q, in.k, in.a, in.v, in.o);
+  return AugmentNode::apply(in.q, in.k, in.a, in.v, in.o, in.offset);
 }
 
 at::Tensor augment(const Augment& in) {
@@ -72,7 +74,7 @@ at::Tensor augment(const Augment& in) {
   const bool fuses = fusable({in.q, in.k, in.v, in.o}) && in.a.scalar_type() == at::kFloat &&
                      gate_kernels().augment_takes(in);
   if (fuses) return fused_augment(in);
-  return in.o + (weight_of(in) * in.v).sigmoid();
+  return in.o + ((weight_of(in) * in.v).sigmoid() + in.offset);
 }
 
 }  // namespace horner

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(row_threads(L))
   load_unit(v, static_cast<const T*>(p.v) + row * p.V + column);
   load_unit(o, static_cast<const T*>(p.o) + row * p.V + column);
 #pragma unroll
-  for (int c = 0; c < kUnit; ++c) o[c] += sigmoid(w * v[c]);
+  for (int c = 0; c < kUnit; ++c) o[c] += sigmoid(w * v[c]) + p.offset;
   store_unit(static_cast<T*>(p.y) + row * p.V + column, o);
 }
 

@@ -203,10 +203,10 @@ Case augment_case(int64_t K, int64_t V) {
       {numbers({2, 70, 4, V})},
       {false, false, true, false, false},
       [](const Tensors& x) {
-        return Tensors{fused_augment({x[0], x[1], x[2], x[3], x[4]})};
+        return Tensors{fused_augment({x[0], x[1], x[2], x[3], x[4], -0.5})};
       },
       [](const Tensors& x) {
-        return Tensors{x[4] + ((x[0] * x[1] * x[2]).sum(-1, true) * x[3]).sigmoid()};
+        return Tensors{x[4] + ((x[0] * x[1] * x[2]).sum(-1, true) * x[3]).sigmoid() - 0.5};
       }};
 }
 

@@ -48,6 +48,7 @@ struct AugmentCall {
   const float* a = nullptr;  // (heads,K)
   void *y = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
   float* da = nullptr;  // (row_blocks,heads,K)
+  float offset = 0;
 };
 cudaError_t augment_forward(const AugmentCall&, cudaStream_t);
 cudaError_t augment_backward(const AugmentCall&, cudaStream_t);

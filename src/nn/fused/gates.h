@@ -8,7 +8,7 @@
 //
 //   scale_heads   y = x s, one s per head       dx = s dy     ds = x . dy
 //
-//   augment       y = o + sigmoid(w v),  w = sum_i q_i k_i a_i, one w per head (MetaLA)        p = sigmoid(w v)
+//   augment       y = o + sigmoid(w v) + offset,  w = sum_i q_i k_i a_i, one w per head (MetaLA)        p = sigmoid(w v)
 //     do = dy     dv = dy p (1 - p) w     dw = dy p (1 - p) . v     dq = dw k a     dk = dw q a     da = sum over rows of dw q k
 #pragma once
 
@@ -34,6 +34,8 @@ struct Augment {
   at::Tensor q, k;  // (B,T,H,K)
   at::Tensor a;     // (H,K) fp32
   at::Tensor v, o;  // (B,T,H,V)
+  // -1/2 keeps y near 0 for a norm that a constant does not change: beside 1/2, bf16 would round a small o away.
+  double offset = 0;
 };
 at::Tensor augment(const Augment& in);  // (B,T,H,V)
 

@@ -119,6 +119,7 @@ cuda::AugmentCall augment_call(const Augment& in) {
   p.k = in.k.const_data_ptr();
   p.v = in.v.const_data_ptr();
   p.a = floats(in.a);
+  p.offset = float(in.offset);
   return p;
 }
 

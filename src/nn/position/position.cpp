@@ -57,7 +57,8 @@ Rotation rope_table(int64_t T, int64_t P, const PositionOptions& o, at::Device d
   const std::lock_guard<std::mutex> lock(mutex);
   auto& own = tables[{int(device.type()), device.index(), stream, P, settings_of(o)}];
   if (own.empty() || own.back().rows < T) {
-    const bool captured = device.is_cuda() && rotate_kernels().captured();
+    const bool captured =
+        device.is_cuda() && rotate_kernels().captured && rotate_kernels().captured();
     int64_t rows = captured ? T : 64;
     while (rows < T) rows *= 2;
     const at::Tensor t = at::arange(rows, device).unsqueeze(0);
