@@ -3,7 +3,8 @@
 import pathlib
 import re
 
-SRC = pathlib.Path(__file__).resolve().parents[2] / "src"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SRC = ROOT / "src"
 ORDER = "core io cuda ops nn mixers model tasks train engine lab report serve cli".split()
 
 
@@ -27,6 +28,19 @@ def test_ops_do_not_include_each_other():
              if path.parts[0] == name.parts[0] == "ops" and len(path.parts) > 2 and len(name.parts) > 2
              and path.parts[1] != name.parts[1] and path.parts[1] not in shared]
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_map_of_hacking_is_the_tree():
+    """Every folder of code is on the map, and every file that the map names is there."""
+    text = (ROOT / "HACKING.md").read_text()
+    places = re.findall(r"`([\w./]+)`", text)
+    named = {name.rstrip("/").rsplit("/", 1)[-1] for name in places if name.endswith("/")}
+    folders = {path.parent for path in SRC.rglob("*.[ch]*")}
+    missing = [str(folder) for folder in sorted(folders) if folder.name not in named]
+    files = {path.name for path in SRC.rglob("*") if path.is_file()}
+    gone = [name for name in places if re.search(r"\w\.(h|cuh|cu|cpp)$", name) and not name.startswith(("NAME", "OP", "src/"))
+            and name.rsplit("/", 1)[-1] not in files]
+    assert not missing and not gone, f"not on the map: {missing}, not in the tree: {gone}"
 
 
 def definitions():

@@ -416,10 +416,8 @@ def test_check_accepts_the_samples(sample: Sample) -> None:
 # ---- torch.func -------------------------------------------------------------------------------
 
 
-@every_sample
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if not s.complex], ids=name_of)
 def test_torch_func(sample: Sample) -> None:
-    if sample.complex:
-        pytest.skip("loss is real")
     inputs = sample.inputs()
 
     def total(inputs: dict[str, Tensor]) -> Tensor:

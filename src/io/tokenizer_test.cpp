@@ -137,11 +137,12 @@ std::string error_of(const std::string& json) {
   return "no error";
 }
 
+// The error of a file with a small model and these parts.
+std::string with(const std::string& parts) {
+  return error_of("{" + parts + R"(,"model":{"type":"WordPiece","vocab":{"[UNK]":0,"a":1}}})");
+}
+
 TEST(Tokenizer, WhatIsNotSupportedIsNamed) {
-  const std::string model = R"("model":{"type":"WordPiece","vocab":{"[UNK]":0,"a":1}})";
-  const auto with = [&](const std::string& more) {
-    return error_of("{" + more + "," + model + "}");
-  };
   EXPECT_EQ(with(R"("version":"1.0")"), "no error");
   EXPECT_EQ(with(R"("truncation":{"max_length":3},"padding":null)"), "no error");
   EXPECT_EQ(with(R"("extra":1)"), "f: the file: \"extra\" is not supported");
@@ -177,6 +178,9 @@ TEST(Tokenizer, WhatIsNotSupportedIsNamed) {
   EXPECT_EQ(
       with(R"("post_processor":{"type":"Other"})"), "f: post_processor Other is not supported"
   );
+}
+
+TEST(Tokenizer, AWrongModelIsNamed) {
   EXPECT_EQ(error_of(R"({"model":{"type":"Unigram"}})"), "f: model Unigram is not supported");
   EXPECT_EQ(error_of("{}"), "f: the file has no model");
   EXPECT_EQ(error_of("[]"), "f: the file must be an object");
@@ -193,6 +197,11 @@ TEST(Tokenizer, WhatIsNotSupportedIsNamed) {
       error_of(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[],"dropout":0.1}})"),
       "f: model BPE: dropout is not supported"
   );
+  EXPECT_THROW(load_tokenizer("no/such/file"), DataError);
+  EXPECT_THROW(load_tokenizer("src"), DataError);
+}
+
+TEST(Tokenizer, StepsDoNotMakeATextMuchLonger) {
   const auto steps = [](const std::string& step) {
     std::string list = step;
     for (int64_t i = 1; i < 40; ++i) list += "," + step;
@@ -219,8 +228,6 @@ TEST(Tokenizer, WhatIsNotSupportedIsNamed) {
   EXPECT_EQ(
       with(R"("decoder":{"type":"Sequence","decoders":[)" + steps(doubling) + "]}"), "f: " + longer
   );
-  EXPECT_THROW(load_tokenizer("no/such/file"), DataError);
-  EXPECT_THROW(load_tokenizer("src"), DataError);
 }
 
 }  // namespace

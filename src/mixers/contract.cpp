@@ -72,9 +72,9 @@ Measure forms_agree(const MixerCase& c) {
   const Sample s = sample(c);
   Measure m{0, kExact};
   Context context;
-  context.form = "recurrent";
+  context.form = forms::kRecurrent;
   const at::Tensor definition = s.whole(context);
-  for (const char* form : {"parallel", "chunked"}) {
+  for (const std::string_view form : {forms::kParallel, forms::kChunked}) {
     context.form = form;
     context.chunk = 7;
     m.error = std::max(m.error, relative_error(s.whole(context), definition));

@@ -88,7 +88,7 @@ HeadStatistics measure(Mixer& teacher, const at::Tensor& x, int64_t window, int6
   const c10::NoGradGuard no_graph;
   const Core core = teacher.core(x);
   HORNER_CHECK(
-      core.name() == "attention" && core.options.causal && core.options.window == 0,
+      core.keeps_tokens() && core.options.causal && core.options.window == 0,
       "[{}] has no softmax attention over all past tokens to measure",
       teacher.name()
   );

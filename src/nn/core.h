@@ -39,6 +39,7 @@ struct Core {
   std::optional<System> system;
 
   std::string_view name() const { return op != nullptr ? op->name : "none"; }
+  bool keeps_tokens() const { return op != nullptr && op->keeps_tokens; }
 };
 
 System system_of(const Core&);      // causal cores only

@@ -111,6 +111,18 @@ __device__ float head_sum(float x, int unit) {
   return x;
 }
 
+// The W - 1 tokens before the first one: x_{begin-W+1+i} into place i.
+template <class T, int W>
+__device__ __forceinline__ void load_before(
+    float (&window)[W][kVector], const T* x, int token, const Share& own
+) {
+#pragma unroll
+  for (int i = 0; i + 1 < W; ++i) {
+    const int t = own.begin - W + 1 + i;
+    widen<T>(window[i], fetch(x + t * token, own.some && t >= 0));
+  }
+}
+
 template <class T, int W, bool kSilu, int kHead>
 __device__ void forward_tokens(const Conv& p, const Share& own) {
   const ConvPart& part = p.part[own.part];
@@ -119,11 +131,7 @@ __device__ void forward_tokens(const Conv& p, const Share& own) {
   T* y = static_cast<T*>(part.y) + own.b * p.T * part.C + own.channel;
   const int token = part.token;
   float window[W][kVector] = {};
-#pragma unroll
-  for (int i = 0; i + 1 < W; ++i) {  // the W - 1 tokens before: x_{begin-W+1+i} into place i
-    const int t = own.begin - W + 1 + i;
-    widen<T>(window[i], fetch(x + t * token, own.some && t >= 0));
-  }
+  load_before<T>(window, x, token, own);
   Bits<T> next[W];
   const int last = own.some ? own.end : 0;
 #pragma unroll
@@ -203,13 +211,8 @@ __device__ void backward_tokens(const Conv& p, const Share& own, float (&dw)[W +
           *dy = static_cast<const T*>(part.dy) + at;
   T* dx = static_cast<T*>(part.dx) + at;
   const int last = own.some ? min(own.end + W - 1, int(p.T)) : 0;  // dx_t needs dz up to t + W - 1
-  float window[W][kVector] = {},
-        dz[W][kVector] = {};  // rings; the newest of both is at the same place
-#pragma unroll
-  for (int i = 0; i + 1 < W; ++i) {
-    const int t = own.begin - W + 1 + i;
-    widen<T>(window[i], fetch(x + t * token, own.some && t >= 0));
-  }
+  float window[W][kVector] = {}, dz[W][kVector] = {};  // rings with the newest at one place
+  load_before<T>(window, x, token, own);
   Bits<T> next[kAhead], next_dy[kAhead];
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
@@ -221,7 +224,7 @@ __device__ void backward_tokens(const Conv& p, const Share& own, float (&dw)[W +
     for (int i = 0; i < W; ++i) {
       const int newest = (W - 1 + i) % W;
       const bool mine = t + i < own.end;
-      float d[kVector], s[kVector], e[kVector], out[kVector], square = 0.f, dot = 0.f;
+      float d[kVector], s[kVector], e[kVector], out[kVector] = {}, square = 0.f, dot = 0.f;
       widen<T>(window[newest], next[i % kAhead]);
       widen<T>(d, next_dy[i % kAhead]);
       next[i % kAhead] = fetch(x + (t + kAhead + i) * token, t + kAhead + i < last);
@@ -245,7 +248,6 @@ __device__ void backward_tokens(const Conv& p, const Share& own, float (&dw)[W +
         d[c] *= e[c] + s[c] * (1.f - e[c]);  // act'(a)
         dz[newest][c] = d[c];
         // dx_{t-W+1} = sum_j w_j dz_{t-j}
-        out[c] = 0.f;
 #pragma unroll
         for (int j = 0; j < W; ++j) {
           out[c] += filter.w[j][c] * dz[(newest + W - j) % W][c];

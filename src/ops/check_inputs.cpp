@@ -42,6 +42,28 @@ void check_shape(
   throw UsageError("[{}] {} must be {}, got {}", op.name, name, rule, shape(x));
 }
 
+void check_starts(const Op& op, const Inputs& in) {
+  const at::Tensor& starts = in.cu_seqlens;
+  HORNER_CHECK(
+      starts.dim() == 1 && starts.sym_size(0) >= 2 &&
+          at::isIntegralType(starts.scalar_type(), false),
+      "[{}] cu_seqlens must be (n+1) whole numbers, got {} {}",
+      op.name,
+      c10::str(starts.scalar_type()),
+      shape(starts)
+  );
+  const at::Device place = starts.device();
+  HORNER_CHECK(
+      place == in.v.device() || place.is_cpu(),
+      "[{}] cu_seqlens must be on the CPU or on the device of v, {}, got {}",
+      op.name,
+      in.v.device().str(),
+      place.str()
+  );
+  const c10::SymInt B = in.v.sym_size(0);
+  HORNER_CHECK(B == 1, "[{}] a packed batch must have B = 1, got {}", op.name, c10::str(B));
+}
+
 void check_shapes(const Op& op, const Inputs& in) {
   const at::Tensor& first = in.q.defined() ? in.q : in.v;
   for (const at::Tensor* x : {&in.q, &in.k, &in.v}) {
@@ -87,25 +109,6 @@ void check_shapes(const Op& op, const Inputs& in) {
   check_shape(op, "g", in.g, decays);
   check_shape(op, "beta", in.beta, {{"(B,T,G)", {B, T, G}}});
   check_shape(op, "i", in.i, {{"(B,T,G)", {B, T, G}}});
-  if (in.cu_seqlens.defined()) {
-    HORNER_CHECK(
-        in.cu_seqlens.dim() == 1 && in.cu_seqlens.sym_size(0) >= 2 &&
-            at::isIntegralType(in.cu_seqlens.scalar_type(), false),
-        "[{}] cu_seqlens must be (n+1) whole numbers, got {} {}",
-        op.name,
-        c10::str(in.cu_seqlens.scalar_type()),
-        shape(in.cu_seqlens)
-    );
-    const at::Device place = in.cu_seqlens.device();
-    HORNER_CHECK(
-        place == in.v.device() || place.is_cpu(),
-        "[{}] cu_seqlens must be on the CPU or on the device of v, {}, got {}",
-        op.name,
-        in.v.device().str(),
-        place.str()
-    );
-    HORNER_CHECK(B == 1, "[{}] a packed batch must have B = 1, got {}", op.name, c10::str(B));
-  }
 }
 
 void check_types(const Op& op, const Inputs& in) {
@@ -243,6 +246,7 @@ void check_state(const Op& op, const Inputs& in, const State& state, const Optio
 void check_inputs(const Op& op, const Inputs& in, const State& state, const Options& options) {
   check_presence(op, in);
   check_shapes(op, in);
+  if (in.cu_seqlens.defined()) check_starts(op, in);
   check_types(op, in);
   check_options(op, options);
   if (op.check != nullptr) op.check(in, state, options);

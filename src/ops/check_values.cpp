@@ -84,7 +84,6 @@ void set_checks_values(std::optional<bool> on) { own_choice = on; }
 void check_values(const Op& op, const Inputs& in, const State& state, const Options& options) {
   if (!have_memory(op, in, state)) return;
   const c10::NoGradGuard no_graph;
-  const auto is = [&](std::string_view name) { return op.name == name; };
   if (in.g.defined()) {
     const at::Tensor g = real_part(in.g);
     check_nowhere(g > 0, g, op.name, "g is a log-decay and must be at most 0", "b,t,h,k");
@@ -93,14 +92,13 @@ void check_values(const Op& op, const Inputs& in, const State& state, const Opti
     const at::Tensor outside = (in.beta < 0).logical_or(in.beta > 2);
     check_nowhere(outside, in.beta, op.name, "beta must lie in [0, 2]", "b,t,h");
   }
-  if (is("delta")) {
+  if (op.unit_keys) {
     const at::Tensor norm = in.k.to(at::kDouble).norm(2, -1);
     check_nowhere(
         norm > 1 + kNormTolerance, norm, op.name, "the norm of k must be at most 1", "b,t,h"
     );
   }
-  const bool divides = options.norm == "sum" && (is("linear") || is("power"));
-  if (!divides) return;
+  if (options.norm != "sum") return;
   const Unchecked inside;
   const at::Tensor den = denominator(op, in, state, options);
   check_nowhere(

@@ -17,11 +17,7 @@
 namespace horner {
 namespace contract_parts {
 
-static bool one_token(const Form& form) {
-  return form.name == forms::kStep || form.name == forms::kStepKernel ||
-         form.name == forms::kFusedStep;
-}
-static bool is_sequence(const Case& c) { return c.form == nullptr || !one_token(*c.form); }
+static bool is_sequence(const Case& c) { return c.form == nullptr || !c.form->one_token(); }
 static bool is_causal_sequence(const Case& c) { return c.variant.options.causal && is_sequence(c); }
 static bool carries(const Case& c) { return c.variant.options.causal && c.keeps_state; }
 static bool carries_sequence(const Case& c) { return carries(c) && is_sequence(c); }
@@ -204,7 +200,6 @@ bool takes_case(Case& c) {
 std::vector<Case> cases_of(
     const Op& op, const Form& form, const Dims& dims, at::Device device, uint64_t seed
 ) {
-  using contract_parts::one_token;
   std::vector<Dims> shapes = {dims};
   if (form.place == Place::cuda)
     shapes = {
@@ -215,8 +210,8 @@ std::vector<Case> cases_of(
   std::vector<Case> list;
   for (const Variant& variant : op.variants) {
     for (Dims own : shapes) {
-      if (one_token(form)) own.T = 1;
-      if (one_token(form) && !variant.options.causal) continue;
+      if (form.one_token()) own.T = 1;
+      if (form.one_token() && !variant.options.causal) continue;
       if (own.K > 16 && variant.options.order > 2)
         continue;  // the definition has C(K + order, order) features
       Case c{op, variant, own, device, seed, &form};

@@ -34,10 +34,14 @@ const Form* Op::form(std::string_view wanted) const {
   return it == forms.end() ? nullptr : &*it;
 }
 
-bool Op::grouped() const {
-  return std::any_of(inputs.begin(), inputs.end(), [](const Input& input) {
-    return input.tensor == &Inputs::q;
+bool Op::takes(const Input& wanted) const {
+  return std::any_of(inputs.begin(), inputs.end(), [&](const Input& input) {
+    return input.tensor == wanted.tensor;
   });
+}
+
+bool Form::one_token() const {
+  return name == forms::kStep || name == forms::kFusedStep || name == forms::kStepKernel;
 }
 
 Form kernel_form(std::string_view name) {

@@ -172,6 +172,8 @@ struct Form {
   bool (*suits
   )(const Inputs&, const State&, const Options&) = nullptr;  // whether auto takes it; null: yes
   bool (*packs)(const Inputs&) = nullptr;  // whether it takes a packed batch whole; null: no
+
+  bool one_token() const;  // it is a step
 };
 
 struct Reader;  // of ops/lazy/lazy.h
@@ -186,6 +188,7 @@ struct Op {
   bool complex = false;       // whether it takes complex inputs
   bool keeps_tokens = false;  // its state is the tokens themselves
   bool series = false;        // its weights are e^{q.k}, or a power series in q.k
+  bool unit_keys = false;     // keys have norms of at most 1
   std::vector<Form> forms =
       {};  // the definition first; auto takes the first that can run and suits
 
@@ -206,7 +209,8 @@ struct Op {
   const Reader* reader = nullptr;  // kernels of lazy steps; null: none
 
   const Form* form(std::string_view name) const;  // null: it has none of that name
-  bool grouped() const;                           // whether query heads share states
+  bool takes(const Input&) const;                 // whether it is one of the inputs
+  bool grouped() const { return takes(kQ); }      // whether query heads share states
 };
 
 // A kernel's row of the list, without code; libhorner_cuda.so fills it through implement().

@@ -42,41 +42,14 @@ bool smaller_is_better(std::string_view metric) {
 }
 
 void ScoreSum::add(const TargetBatch& c, const Losses& l) {
-  const at::Tensor each = on_cpu(l.each, at::kDouble), places = on_cpu(c.places, at::kLong);
+  const at::Tensor each = on_cpu(l.each, at::kDouble);
   numbers_ = c.answers.is_floating_point();
   const at::Tensor said = numbers_ ? l.predictions : l.predictions.argmax(-1);
   const at::Tensor right = numbers_ ? at::zeros_like(each) : on_cpu(said == c.answers, at::kDouble);
-  const double* loss = each.const_data_ptr<double>();
-  const double* hit = right.const_data_ptr<double>();
-  const bool labels = c.batch.labels.defined();
-  std::vector<double> losses(static_cast<size_t>(c.rows)), hits(losses), counts(losses);
-  std::vector<double> unbroken(losses), late(losses), late_counts(losses);
-  const at::Tensor lengths = c.batch.lengths.defined() ? on_cpu(c.batch.lengths, at::kLong)
-                                                       : at::full({c.rows}, c.width, at::kLong);
-  const int64_t* place = places.const_data_ptr<int64_t>();
-  const int64_t* length = lengths.const_data_ptr<int64_t>();
-  if (!labels && int64_t(position_loss_.size()) < c.width) {
-    position_loss_.resize(size_t(c.width));
-    position_count_.resize(size_t(c.width));
-  }
-  for (int64_t i = 0; i < c.count; ++i) {
-    const size_t row = size_t(labels ? place[i] : place[i] / c.width);
-    losses[row] += loss[i];
-    if (hits[row] == counts[row]) unbroken[row] += hit[i];  // places come in order
-    hits[row] += hit[i];
-    counts[row] += 1;
-    loss_ += loss[i];
-    if (labels) continue;
-    if (4 * (place[i] % c.width) >= 3 * length[row]) {
-      late[row] += hit[i];
-      late_counts[row] += 1;
-    }
-    position_loss_[size_t(place[i] % c.width)] += loss[i];
-    position_count_[size_t(place[i] % c.width)] += 1;
-  }
+  const std::vector<Example> examples = add_targets(c, each, right);
   count_ += c.count;
   bytes_ += c.batch.bytes;
-  if (labels && l.predictions.size(-1) == 2) {
+  if (c.batch.labels.defined() && l.predictions.size(-1) == 2) {
     const at::Tensor answers = on_cpu(c.answers, at::kLong), ours = on_cpu(said, at::kLong);
     for (int64_t i = 0; i < c.count; ++i)
       pairs_[answers[i].item<int64_t>()][ours[i].item<int64_t>()] += 1;
@@ -85,16 +58,9 @@ void ScoreSum::add(const TargetBatch& c, const Losses& l) {
   const double unit = metric_ == "bits per byte" && c.batch.bytes > 0
                           ? double(c.count) / c.batch.bytes / std::numbers::ln2
                           : 1;
-  for (size_t row = 0; row < size_t(c.rows); ++row) {
-    if (counts[row] == 0) continue;  // an example in which nothing counts has no score
-    accuracy_.push_back(hits[row] / counts[row]);
-    right_.push_back(hits[row] == counts[row] ? 1 : 0);
-    if (counts[row] > 1) first_error_.push_back(unbroken[row]);
-    if (late_counts[row] > 0) late_.push_back(late[row] / late_counts[row]);
-    const double score = metric_ == "accuracy"            ? accuracy_.back()
-                         : metric_ == "sequence accuracy" ? right_.back()
-                                                          : losses[row] / counts[row] * unit;
-    by_example_.push_back(score);
+  for (size_t row = 0; row < examples.size(); ++row) {
+    if (examples[row].count == 0) continue;  // an example in which nothing counts has no score
+    const double score = add_example(examples[row], unit);
     for (const auto& [name, values] : c.batch.slices) {
       const int64_t value = values[int64_t(row)].item<int64_t>();
       Slice& slice = slices_[fmt::format("{}/{}-{}", name, metric_, value)];
@@ -102,6 +68,55 @@ void ScoreSum::add(const TargetBatch& c, const Losses& l) {
       slice.count += 1;
     }
   }
+}
+
+std::vector<ScoreSum::Example> ScoreSum::add_targets(
+    const TargetBatch& c, const at::Tensor& each, const at::Tensor& right
+) {
+  const bool labels = c.batch.labels.defined();
+  const at::Tensor places = on_cpu(c.places, at::kLong);
+  const at::Tensor lengths = c.batch.lengths.defined() ? on_cpu(c.batch.lengths, at::kLong)
+                                                       : at::full({c.rows}, c.width, at::kLong);
+  const double* loss = each.const_data_ptr<double>();
+  const double* hit = right.const_data_ptr<double>();
+  const int64_t* place = places.const_data_ptr<int64_t>();
+  const int64_t* length = lengths.const_data_ptr<int64_t>();
+  if (!labels && int64_t(position_loss_.size()) < c.width) {
+    position_loss_.resize(size_t(c.width));
+    position_count_.resize(size_t(c.width));
+  }
+  std::vector<Example> examples(static_cast<size_t>(c.rows));
+  for (int64_t i = 0; i < c.count; ++i) {
+    const int64_t row = labels ? place[i] : place[i] / c.width;
+    Example& example = examples[size_t(row)];
+    example.loss += loss[i];
+    if (example.hits == example.count) example.unbroken += hit[i];  // places come in order
+    example.hits += hit[i];
+    example.count += 1;
+    loss_ += loss[i];
+    if (labels) continue;
+    const int64_t t = place[i] % c.width;
+    if (4 * t >= 3 * length[row]) {
+      example.late_hits += hit[i];
+      example.late_count += 1;
+    }
+    position_loss_[size_t(t)] += loss[i];
+    position_count_[size_t(t)] += 1;
+  }
+  return examples;
+}
+
+double ScoreSum::add_example(const Example& example, double unit) {
+  accuracy_.push_back(example.hits / example.count);
+  right_.push_back(example.hits == example.count ? 1 : 0);
+  if (example.count > 1) first_error_.push_back(example.unbroken);
+  if (example.late_count > 0) late_.push_back(example.late_hits / example.late_count);
+  by_example_.push_back(
+      metric_ == "accuracy"            ? accuracy_.back()
+      : metric_ == "sequence accuracy" ? right_.back()
+                                       : example.loss / example.count * unit
+  );
+  return by_example_.back();
 }
 
 void ScoreSum::add_free(const at::Tensor& right) {

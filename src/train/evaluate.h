@@ -36,6 +36,15 @@ class ScoreSum {
     double sum = 0;
     int64_t count = 0;
   };
+  // Sums over the targets of one example. unbroken: right ones before the first wrong one; late: in the last quarter.
+  struct Example {
+    double loss = 0, hits = 0, count = 0, unbroken = 0, late_hits = 0, late_count = 0;
+  };
+  // each, right (n): the loss of each target, and whether the answer was right.
+  std::vector<Example> add_targets(
+      const TargetBatch&, const at::Tensor& each, const at::Tensor& right
+  );
+  double add_example(const Example&, double unit);  // returns its score
   const std::string metric_;
   std::vector<double> by_example_, accuracy_, right_, first_error_;  // per example; NaN-free
   std::vector<double> late_, free_, free_right_;                     // per example

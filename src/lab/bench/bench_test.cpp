@@ -38,6 +38,14 @@ TEST(BenchCost, FloorsOfTheStandardShapes) {
   EXPECT_NEAR(floor_ms(softmax.both), 5.13, 0.01);
 }
 
+TEST(BenchCost, AnOpWithoutFlopsHasNoPrice) {
+  Op unknown = find_op("linear");
+  unknown.name = "unknown";
+  unknown.flops = nullptr;
+  const Dims d{1, 64, 1, 1, 8, 8};
+  EXPECT_THROW(costs(unknown, shaped(d, false), {}, {}, forms::kChunked), UsageError);
+}
+
 TEST(BenchTimes, MedianAndPercentiles) {
   std::vector<double> ms;
   for (int i = 100; i >= 0; --i) ms.push_back(i);

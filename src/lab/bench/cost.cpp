@@ -32,7 +32,7 @@ BenchCosts costs(
   const double written = o.final_state ? 1.0 / fold : 0.0;  // else the state is only read
   if (!state.empty())
     return {{inputs + waiting + out + (1.0 + written) * double(state.bytes()), 0}, {}};
-  HORNER_CHECK(op.flops != nullptr, "[{}] says not what it computes: it has no flops", op.name);
+  HORNER_CHECK(op.flops != nullptr, "[{}] has no flops, so its cost is not known", op.name);
   const auto [forward, backward] = op.flops(d, o, form);
   return {
       {inputs + out, rows * forward}, {inputs + out + again + inputs, rows * (forward + backward)}};

@@ -21,7 +21,7 @@ struct Values {
 // The plain form whose error is the yardstick: of the forms made of tensor operations, the one that auto would take.
 std::string plain_form(const BenchCall& call) {
   for (const Form& form : call.op.forms) {
-    if (form.place != Place::any || !form.traces || form.name == forms::kStep) continue;
+    if (form.place != Place::any || !form.traces || form.one_token()) continue;
     const bool suits = form.suits == nullptr || form.suits(call.in, call.state, call.options);
     if (suits && refusal(form, call.in, call.state, call.options).empty())
       return std::string(form.name);

@@ -74,7 +74,7 @@ Json run_peer(
     const BenchGenerateOptions& o,
     const std::string& file,
     const Scratch& scratch,
-    const std::vector<int32_t>& tokens,
+    std::span<const int32_t> tokens,
     bool logits
 ) {
   write_file(
@@ -147,6 +147,56 @@ void check_options(const BenchGenerateOptions& o) {
     HORNER_CHECK(!list->empty(), "{} needs at least one number", name);
     for (const int64_t n : *list) check_range(name, n, 1, most);
   }
+}
+
+using Say = std::function<void(const std::string&)>;
+
+// Fills report.rows: in each round every context, then the peer.
+void time_rounds(
+    const std::string& source,
+    CpuDecoder& decoder,
+    std::span<const int32_t> tokens,
+    const Scratch& scratch,
+    const Say& say,
+    BenchGenerateReport& report
+) {
+  const BenchGenerateOptions& o = report.options;
+  for (const int64_t context : o.context) {
+    const int64_t bytes = decoder.weight_bytes() + decoder.cache_bytes(context);
+    const double kept = double(decoder.state_bytes(context));
+    report.rows.push_back({context, 0, 0, double(bytes), kept, 0, 0});
+  }
+  for (int64_t round = 0; round < o.rounds; ++round) {
+    for (GenerateRow& row : report.rows) {
+      say(fmt::format("round {}: context {}", round + 1, row.context));
+      const Timed own =
+          time_context(decoder, tokens.first(size_t(row.context + o.steps)), row.context);
+      row.prompt = std::max(row.prompt, own.prompt), row.text = std::max(row.text, own.text);
+    }
+    if (round == 0) report.memory = peak_memory();
+    if (o.peer.empty()) continue;
+    say(fmt::format("round {}: llama.cpp", round + 1));
+    add_peer(run_peer(o, source, scratch, tokens, round == 0), report);
+  }
+}
+
+// How far the decoder's logits, and those that the peer has written, are from the model in fp32.
+void measure_fidelity(
+    CpuDecoder& decoder,
+    const std::vector<int32_t>& tokens,
+    const Scratch& scratch,
+    BenchGenerateReport& report
+) {
+  const BenchGenerateOptions& o = report.options;
+  const at::Tensor logits = own_logits(decoder, tokens, o.kl_tokens);
+  const LoadedModel whole = open_model(o.model);
+  ModelState state;
+  const at::Tensor ids = at::tensor(tokens, at::kLong).narrow(0, 0, o.kl_tokens).unsqueeze(0);
+  const at::Tensor log_p = at::log_softmax(whole.model->forward(ids, state).squeeze(0), -1);
+  report.own = fidelity_of(log_p, logits, tokens);
+  report.fp32_nats = fidelity_of(log_p, log_p, tokens).nats;
+  if (!o.peer.empty())
+    report.peer = fidelity_of(log_p, read_logits(scratch.file("logits"), o.kl_tokens), tokens);
 }
 
 }  // namespace
@@ -222,9 +272,7 @@ BenchGenerateReport bench_generate(
       o.peer.empty() || (one && on_cpu), "--peer: llama.cpp is timed with one stream on a CPU"
   );
   if (!one || !on_cpu) return bench_streams(o, tell);
-  const auto say = [&](const std::string& what) {
-    if (tell) tell(what);
-  };
+  const Say say = tell ? tell : [](const std::string&) {};
   BenchGenerateReport report;
   report.options = o;
   report.device = describe_device(at::kCPU), report.threads = at::get_num_threads();
@@ -240,36 +288,10 @@ BenchGenerateReport bench_generate(
   HORNER_CHECK(
       o.peer.empty() || model.gguf, "--peer: llama.cpp reads GGUF files, and {} is none", o.model
   );
-  for (const int64_t context : o.context) {
-    const int64_t bytes = decoder->weight_bytes() + decoder->cache_bytes(context);
-    const double kept = double(decoder->state_bytes(context));
-    report.rows.push_back({context, 0, 0, double(bytes), kept, 0, 0});
-  }
   const Scratch scratch;
-  for (int64_t round = 0; round < o.rounds; ++round) {
-    for (GenerateRow& row : report.rows) {
-      say(fmt::format("round {}: context {}", round + 1, row.context));
-      const std::span<const int32_t> all = tokens;
-      const Timed own =
-          time_context(*decoder, all.first(size_t(row.context + o.steps)), row.context);
-      row.prompt = std::max(row.prompt, own.prompt), row.text = std::max(row.text, own.text);
-    }
-    if (round == 0) report.memory = peak_memory();
-    if (o.peer.empty()) continue;
-    say(fmt::format("round {}: llama.cpp", round + 1));
-    add_peer(run_peer(o, model.source, scratch, tokens, round == 0), report);
-  }
+  time_rounds(model.source, *decoder, tokens, scratch, say, report);
   say("KL");
-  const at::Tensor logits = own_logits(*decoder, tokens, o.kl_tokens);
-  const LoadedModel whole = open_model(o.model);
-  ModelState state;
-  const at::Tensor ids = at::tensor(tokens, at::kLong).narrow(0, 0, o.kl_tokens).unsqueeze(0);
-  const at::Tensor log_p = at::log_softmax(whole.model->forward(ids, state).squeeze(0), -1);
-  report.own = fidelity_of(log_p, logits, tokens);
-  report.fp32_nats = fidelity_of(log_p, log_p, tokens).nats;
-  if (!o.peer.empty()) {
-    report.peer = fidelity_of(log_p, read_logits(scratch.file("logits"), o.kl_tokens), tokens);
-  }
+  measure_fidelity(*decoder, tokens, scratch, report);
   say("read rate");
   report.read_rate = cpu_read_rate();
   return report;

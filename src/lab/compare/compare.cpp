@@ -152,6 +152,35 @@ void add_maps(CompareResult& r, const Task& task) {
   }
 }
 
+// What can be checked without a task or a model.
+void check(const CompareOptions& o) {
+  HORNER_CHECK(!o.mixers.empty(), "compare takes at least one mixer");
+  HORNER_CHECK(o.seeds >= 1, "seeds must be at least 1, got {}", o.seeds);
+  HORNER_CHECK(o.jobs >= 0, "jobs must be at least 0, got {}", o.jobs);
+  HORNER_CHECK(o.seed <= kMostSeed, "seed must be at most {}, got {}", kMostSeed, o.seed);
+  const size_t rates = std::max<size_t>(1, o.lr_grid.size());
+  const double count = double(o.seeds) * double(o.mixers.size()) * double(rates);
+  HORNER_CHECK(
+      count <= kMostRuns,
+      "{} seeds of {} mixers with {} learning rates are {:.10g} runs; at most {}",
+      o.seeds,
+      o.mixers.size(),
+      rates,
+      count,
+      kMostRuns
+  );
+  HORNER_CHECK(
+      std::count(o.model.pattern.begin(), o.model.pattern.end(), kPlace) > 0,
+      "model.pattern must hold {} where the mixers differ, as in conv,{}",
+      kPlace,
+      kPlace
+  );
+  std::set<std::string> named;
+  for (const std::string& mixer : o.mixers)
+    HORNER_CHECK(named.insert(mixer).second, "mixer {} is named twice", mixer);
+  HORNER_CHECK(!o.out.empty(), "out must name a folder, as in runs/compare; it is empty");
+}
+
 }  // namespace
 
 CompareOptions::CompareOptions() {
@@ -169,38 +198,9 @@ CompareOptions::CompareOptions() {
 std::vector<CompareRun> plan(const CompareOptions& given, std::map<std::string, Budget>& budgets) {
   CompareOptions o = given;
   o.model.pattern = whole_specs(o.model.pattern);
-  HORNER_CHECK(!o.mixers.empty(), "compare takes at least one mixer");
-  HORNER_CHECK(o.seeds >= 1, "seeds must be at least 1, got {}", o.seeds);
-  HORNER_CHECK(o.jobs >= 0, "jobs must be at least 0, got {}", o.jobs);
-  HORNER_CHECK(o.seed <= kMostSeed, "seed must be at most {}, got {}", kMostSeed, o.seed);
-  const double count =
-      double(o.seeds) * double(o.mixers.size()) * double(std::max<size_t>(1, o.lr_grid.size()));
-  HORNER_CHECK(
-      count <= kMostRuns,
-      "{} seeds of {} mixers with {} learning rates are {:.10g} runs; at most {}",
-      o.seeds,
-      o.mixers.size(),
-      std::max<size_t>(1, o.lr_grid.size()),
-      count,
-      kMostRuns
-  );
-  HORNER_CHECK(
-      std::count(o.model.pattern.begin(), o.model.pattern.end(), kPlace) > 0,
-      "model.pattern must hold {} where the mixers differ, as in conv,{}",
-      kPlace,
-      kPlace
-  );
-  for (size_t i = 0; i < o.mixers.size(); ++i) {
-    HORNER_CHECK(
-        std::find(o.mixers.begin(), o.mixers.begin() + int64_t(i), o.mixers[i]) ==
-            o.mixers.begin() + int64_t(i),
-        "mixer {} is named twice",
-        o.mixers[i]
-    );
-  }
+  check(o);
   const std::shared_ptr<Task> task = make_task(o.task);
   const at::Device device = find_device(o.device);
-  HORNER_CHECK(!o.out.empty(), "out must name a folder, as in runs/compare; it is empty");
   check_size(o.model);
   for (const int64_t T : o.speed_lengths) check_length(o.model, T, device, "speed_lengths");
   check_memory(

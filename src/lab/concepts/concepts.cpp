@@ -26,12 +26,12 @@ at::Tensor unit_rows(int64_t repeats, int64_t n) {
 }
 
 Options options_of(const Subject& s) {
-  Options o = find_op(s.op).defaults;
-  const std::string_view op = s.op;
-  if (op == "power") o.order = s.order;
-  if (op == "attention" || op == "power") {
+  const Op& op = find_op(s.op);
+  Options o = op.defaults;
+  if (s.order > 0) o.order = s.order;
+  if (op.series) {
     o.scale = 6.0;  // the right key scores 6, the others about 1.5 in either direction
-    o.form = "parallel";
+    o.form = forms::kParallel;
   }
   return o;
 }
@@ -43,10 +43,10 @@ double share_right(const Subject& s, const at::Tensor& k, const at::Tensor& v) {
   in.q = at::cat({none, k}, 1);  // (R,2n,1,K)
   in.k = at::cat({k, none}, 1);
   in.v = at::cat({v, none}, 1);
-  if (std::string_view(s.op) == "delta")
-    in.beta = at::cat({at::ones_like(k), none}, 1).select(-1, 0).contiguous();
+  const Op& op = find_op(s.op);
+  if (op.takes(kBeta)) in.beta = at::cat({at::ones_like(k), none}, 1).select(-1, 0).contiguous();
   const int64_t n = k.size(1);
-  const at::Tensor o = run(find_op(s.op), in, {}, options_of(s)).o.narrow(1, n, n);
+  const at::Tensor o = run(op, in, {}, options_of(s)).o.narrow(1, n, n);
   const at::Tensor near = at::einsum("rihv,rjhv->rij", {o, v});  // answer i, value j
   return (near.argmax(-1) == at::arange(n)).to(at::kDouble).mean().item<double>();
 }
@@ -56,7 +56,7 @@ int64_t numbers_of(const Subject& s) {
   if (op.keeps_tokens) return 0;
   Inputs in;
   in.q = in.k = in.v = at::zeros({1, 1, 1, kCapacityDim});
-  if (std::string_view(s.op) == "delta") in.beta = at::zeros({1, 1, 1});
+  if (op.takes(kBeta)) in.beta = at::zeros({1, 1, 1});
   return op.zero_state(in, 1, options_of(s)).bytes() / int64_t(sizeof(float));
 }
 

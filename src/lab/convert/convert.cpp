@@ -23,6 +23,7 @@ namespace {
 
 constexpr int64_t kPiece = 512;  // tokens of a piece that is calibrated or planned on, at least
 constexpr int64_t kPlanPieces = 4;
+constexpr const char* kTokens = "tokens.bin";  // of the texts, in the work folder
 
 void check(const ConvertOptions& o) {
   HORNER_CHECK(
@@ -127,6 +128,27 @@ Start read_start(const WorkFolder& work, const Model& teacher, const ConvertOpti
   return s;
 }
 
+// The start of an earlier command, else a new one, which is written if the student is to be trained.
+Start find_start(
+    const LoadedModel& loaded,
+    const ConvertTexts& texts,
+    const ConvertOptions& o,
+    WorkFolder& work,
+    const TellConvert& tell
+) {
+  Model& teacher = *loaded.model;
+  if (o.tokens == 0) return make_start(teacher, texts, o, tell);
+  if (work.started(tell)) {
+    work.open();
+    return read_start(work, teacher, o);
+  }
+  Start s = make_start(teacher, texts, o, tell);
+  work.open();
+  write_cache(texts, work.path(kTokens), teacher.options().vocabulary);
+  work.write_start(*s.student, loaded, describe(s));
+  return s;
+}
+
 Certificate described(const std::string& name, const ConvertOptions& o, const LoadedModel& loaded) {
   Certificate c;
   c.teacher = name;
@@ -152,13 +174,11 @@ Certificate convert(const std::string& name, const ConvertOptions& o, const Tell
   const at::Device device = find_device(o.device);
   const LoadedModel loaded = open_model(name);
   check_model(loaded, name);
-  Model& teacher = *loaded.model;
-  parse_keep(o.keep, teacher.options());
+  parse_keep(o.keep, loaded.model->options());
   Json data = text_sources(o);
   for (const Json& file : model_files(name)) data.push_back(file);
   WorkFolder work(o, data);
-  const std::string cache = work.path("tokens.bin");
-  const ConvertTexts texts = read_texts(loaded, o, trains ? cache : "");
+  const ConvertTexts texts = read_texts(loaded, o, trains ? work.path(kTokens) : "");
   Certificate c = described(name, o, loaded);
   c.text = texts.files;
   c.test = texts.test_name;
@@ -166,18 +186,7 @@ Certificate convert(const std::string& name, const ConvertOptions& o, const Tell
   c.precision = "fp32";
 
   const ConvertScores scores(loaded, o, texts, device, tell);  // moves the teacher to the device
-  Start s;
-  if (trains && work.started(tell)) {
-    work.open();
-    s = read_start(work, teacher, o);
-  } else {
-    s = make_start(teacher, texts, o, tell);
-    if (trains) {
-      work.open();
-      write_cache(texts, cache, teacher.options().vocabulary);
-      work.write_start(*s.student, loaded, describe(s));
-    }
-  }
+  const Start s = find_start(loaded, texts, o, work, tell);
   c.calibration_tokens = s.calibration_tokens;
   c.planning = s.planning;
   for (size_t l = 0; l < s.kept.size(); ++l) {

@@ -97,8 +97,7 @@ void check(const LoadedModel& loaded, const ModelExplainOptions& o) {
 // Whether a layer is causal softmax attention: over all tokens or a window, under a decay or not.
 bool is_softmax(Model& model, int64_t layer) {
   const Core core = model.block(layer).mixer().core(at::zeros({1, 2, model.options().D}));
-  const bool attention = core.name() == "attention" && !core.system;
-  return attention && core.options.causal && !core.options.clamp;
+  return core.keeps_tokens() && !core.system && core.options.causal && !core.options.clamp;
 }
 
 class Measurer {

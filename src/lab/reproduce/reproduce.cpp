@@ -89,6 +89,61 @@ std::string measured(const Claim& claim, const Trial& trial, Finding& finding) {
   return "";
 }
 
+// Adds the score of a run. False: it has none, and the row says why.
+bool add_score(const Claim& claim, const RunOutcome& run, ArmScores& row) {
+  std::string failure = run.failure;
+  if (failure.empty() && claim.measure == nullptr) {
+    try {
+      row.scores.push_back(gain(run.result, ScoreName::parse(claim.score)));
+      if (run.result.curve.size() > 1) row.reached.push_back(reached(run.result));
+    } catch (const RunError& error) {  // it diverged on its test, for example
+      failure = error.what();
+    }
+  }
+  if (failure.empty()) return true;
+  row.failure = failure;
+  row.scores.push_back(NAN);
+  return false;
+}
+
+// Where the run was computed, with which program and data.
+void add_origin(const TrainResult& run, Finding& finding) {
+  read_from(run.folder + "/env.json", [&](const Json& where) {
+    const std::string device = where.at("device");
+    add_distinct(finding.device, fmt::format("{}, {}", device, run.options.train.precision));
+    add_distinct(finding.commit, where.at("commit"));
+    finding.data = describe_data(where.value("sources", Json()));
+  });
+}
+
+ArmScores row_of(
+    const Claim& claim,
+    const Plan& plan,
+    const Arm& arm,
+    const std::vector<int64_t>& seeds,
+    Trial& trial,
+    Finding& finding
+) {
+  ArmScores row{arm.label};
+  row.mixer = fmt::format("{}", fmt::join(arm.options.model.pattern, " + "));
+  if (const auto found = claim.printed.find(arm.label); found != claim.printed.end())
+    row.printed = found->second;
+  const double rate = plan.rate(claim, arm, 0);
+  row.lr = rate * arm.options.optim.lr;
+  row.lr_note = plan.rate_note(claim, arm, rate);
+  for (const int64_t seed : seeds) {
+    const RunOutcome& run = plan.outcome(claim, arm, seed);
+    if (!add_score(claim, run, row)) continue;
+    row.parameters = double(run.result.parameters);
+    if (causal(run.result.options)) row.state_bytes = double(run.result.state_bytes);
+    row.seconds += run.result.seconds;
+    trial.folders[arm.label].push_back(run.result.folder);
+    add_origin(run.result, finding);
+  }
+  finding.seconds += row.seconds;
+  return row;
+}
+
 // A row per arm, or the rows that `measure` computes from the trained arms.
 void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
   Trial trial{
@@ -106,53 +161,14 @@ void judge_claim(const Claim& claim, const Plan& plan, Finding& finding) {
     std::iota(seeds.begin(), seeds.end(), 0);
   }
   for (const Arm& arm : arms) {
-    ArmScores row{arm.label};
-    row.mixer = fmt::format("{}", fmt::join(arm.options.model.pattern, " + "));
-    if (const auto found = claim.printed.find(arm.label); found != claim.printed.end())
-      row.printed = found->second;
-    const double rate = plan.rate(claim, arm, 0);
-    row.lr = rate * arm.options.optim.lr;
-    row.lr_note = plan.rate_note(claim, arm, rate);
-    for (const int64_t seed : seeds) {
-      const RunOutcome& run = plan.outcome(claim, arm, seed);
-      if (!run.failure.empty()) {
-        row.failure = failure = run.failure;
-        row.scores.push_back(NAN);
-        continue;
-      }
-      if (claim.measure == nullptr) {
-        try {
-          row.scores.push_back(gain(run.result, ScoreName::parse(claim.score)));
-        } catch (const RunError& error) {  // it diverged on its test, for example
-          row.failure = failure = error.what();
-          row.scores.push_back(NAN);
-          continue;
-        }
-        if (run.result.curve.size() > 1) row.reached.push_back(reached(run.result));
-      }
-      row.parameters = double(run.result.parameters);
-      if (causal(run.result.options)) row.state_bytes = double(run.result.state_bytes);
-      row.seconds += run.result.seconds;
-      trial.folders[arm.label].push_back(run.result.folder);
-      read_from(run.result.folder + "/env.json", [&](const Json& where) {
-        const std::string device = where.at("device");
-        add_distinct(
-            finding.device, fmt::format("{}, {}", device, run.result.options.train.precision)
-        );
-        add_distinct(finding.commit, where.at("commit"));
-        finding.data = describe_data(where.value("sources", Json()));
-      });
-    }
-    finding.seconds += row.seconds;
-    rows.push_back(row);
+    rows.push_back(row_of(claim, plan, arm, seeds, trial, finding));
+    if (!rows.back().failure.empty()) failure = rows.back().failure;
   }
   if (claim.measure != nullptr && failure.empty()) failure = measured(claim, trial, finding);
   if (claim.measure == nullptr || !failure.empty()) finding.rows = rows;
-  if (claim.measure != nullptr && !failure.empty()) {
+  if (claim.measure != nullptr && !failure.empty()) {  // its rows are not those of the arms
     if (finding.rows.empty()) finding.rows.push_back({claim.name});
     for (ArmScores& row : finding.rows) row.failure = failure;
-  }
-  if (claim.measure != nullptr && !failure.empty()) {  // its rows are not those of the arms
     finding.verdict = Verdict::untested;
     finding.reason = failure;
     return;

@@ -125,9 +125,7 @@ Estimate uniforms(const Lab& lab) {
   return estimate(tilted(x, at::full({1}, 2, at::kDouble)).mean.flatten());
 }
 
-}  // namespace
-
-void identities(const Lab& lab) {
+void derivatives(const Lab& lab) {
   lab.tell(kPart, "derivatives");
   lab.claim(
       kPart,
@@ -155,6 +153,9 @@ void identities(const Lab& lab) {
       0,
       1e-6
   );
+}
+
+void long_prompts(const Lab& lab) {
   lab.tell(kPart, "long prompts");
   lab.claim(
       kPart,
@@ -179,6 +180,9 @@ void identities(const Lab& lab) {
       limit - 0.02,
       limit + 0.02
   );
+}
+
+void linear_flow(const Lab& lab) {
   lab.tell(kPart, "linear flow");
   for (const std::string kind : {"identity", "toeplitz"}) {
     const Arrival end = arrive(lab, kind);
@@ -187,6 +191,14 @@ void identities(const Lab& lab) {
     );
     lab.claim(kPart, kind + ": the flow keeps |A|^2 - b^2 (drift)", exactly(end.drift), 0, 1e-6);
   }
+}
+
+}  // namespace
+
+void identities(const Lab& lab) {
+  derivatives(lab);
+  long_prompts(lab);
+  linear_flow(lab);
 }
 
 }  // namespace horner::theory

@@ -7,16 +7,16 @@ namespace {
 
 const Weights decay = {{"decay_weight", vec({.1, -.2, .3, 0.})}};
 
-// o_2, o_3, o_4.
-TEST(TaylorSoftmax, WorkedExample) {
-  struct Row {
-    const char* name;
-    std::string options;
-    Weights more;
-    std::vector<double> o;
-  };
+struct Row {
+  const char* name;
+  std::string options;
+  Weights more;
+  std::vector<double> o;  // o_2, o_3, o_4
+};
+
+std::vector<Row> worked_example() {
   const Weights no_decay = {{"decay_weight", vec({-1e3})}};  // g = -softplus(-1000) = 0
-  const std::vector<Row> table = {
+  return {
       {"softmax",
        plain,
        {},
@@ -67,7 +67,10 @@ TEST(TaylorSoftmax, WorkedExample) {
        decay,
        {.796228634, -1.083028851, -.002396685, 1.026683374, 1.592024729, .771249731}},
   };
-  for (const Row& row : table) {
+}
+
+TEST(TaylorSoftmax, WorkedExample) {
+  for (const Row& row : worked_example()) {
     SCOPED_TRACE(fmt::format("{} {}", row.name, row.options));
     expect_rows(output(row.name, row.options, row.more), row.o);
   }

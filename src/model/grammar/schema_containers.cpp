@@ -7,6 +7,8 @@
 namespace horner::grammar {
 namespace {
 
+const Json kAny = true;
+
 // Names in quotes and without escapes, but for these.
 Dfa other_names(const std::vector<std::string>& names, Budget& budget) {
   Nfa any(budget), these(budget);
@@ -27,6 +29,33 @@ struct Property {
   std::string place;
   bool required;
 };
+
+// Those of `properties`, then those that are only required.
+std::vector<Property> properties_of(const Json& schema, const std::string& place) {
+  const auto more = schema.find("additionalProperties");
+  const auto declared = schema.find("properties");
+  HORNER_CHECK(
+      declared == schema.end() || declared->is_object(), "{}/properties: must be an object", place
+  );
+  const std::vector<std::string> required = required_of(schema, place);
+  std::set<std::string> needed(required.begin(), required.end());
+  std::vector<Property> properties;
+  if (declared != schema.end()) {
+    for (const auto& [name, one] : declared->items())
+      properties.push_back({name, &one, place + "/properties/" + name, needed.erase(name) > 0});
+  }
+  for (const std::string& name : needed) {
+    HORNER_CHECK(
+        more == schema.end() || *more != Json(false),
+        "{}: '{}' is required, but is no property",
+        place,
+        name
+    );
+    const Json* one = more == schema.end() ? &kAny : &*more;
+    properties.push_back({name, one, place + "/additionalProperties", true});
+  }
+  return properties;
+}
 
 }  // namespace
 
@@ -50,35 +79,7 @@ std::vector<std::string> required_of(const Json& schema, const std::string& plac
 void SchemaCompiler::object(
     Nfa& nfa, int32_t from, const Json& schema, const std::string& place, int32_t to
 ) {
-  static const Json kAny = true;
-  const auto more = schema.find("additionalProperties");
-  const auto declared = schema.find("properties");
-  const bool given = declared != schema.end() && !declared->empty();
-  HORNER_CHECK(
-      declared == schema.end() || declared->is_object(), "{}/properties: must be an object", place
-  );
-  const std::vector<std::string> required = required_of(schema, place);
-  const std::set<std::string> needed(required.begin(), required.end());
-  std::vector<Property> properties;
-  std::vector<std::string> names;
-  const auto add = [&](const std::string& name, const Json* one, const std::string& key) {
-    properties.push_back({name, one, fmt::format("{}/{}", place, key), needed.count(name) > 0});
-    names.push_back(name);
-  };
-  if (given) {
-    for (const auto& [name, one] : declared->items()) add(name, &one, "properties/" + name);
-  }
-  const std::set<std::string> known(names.begin(), names.end());
-  for (const std::string& name : needed) {
-    if (known.count(name)) continue;
-    HORNER_CHECK(
-        more == schema.end() || *more != Json(false),
-        "{}: '{}' is required, but is no property",
-        place,
-        name
-    );
-    add(name, more == schema.end() ? &kAny : &*more, "additionalProperties");
-  }
+  const std::vector<Property> properties = properties_of(schema, place);
   const auto named = [&](int32_t state, const Json& one, const std::string& where, int32_t end) {
     value(nfa, add_space(nfa, nfa.text(state, ":")), one, where, end);
   };
@@ -95,11 +96,15 @@ void SchemaCompiler::object(
     none = next_none;
     some = next_some;
   }
-  const bool others = more == schema.end() ? !given : *more != Json(false);
-  if (others) {
+  const auto more = schema.find("additionalProperties");
+  const auto declared = schema.find("properties");
+  const bool open = declared == schema.end() || declared->empty();
+  if (more == schema.end() ? open : *more != Json(false)) {
     const int32_t begin = nfa.add(), after_name = nfa.add();
     nfa.jump(none, begin);
     nfa.jump(add_space(nfa, nfa.text(some, ",")), begin);
+    std::vector<std::string> names;
+    for (const Property& property : properties) names.push_back(property.name);
     if (names.empty()) {
       nfa.jump(add_any_string(nfa, begin), after_name);
     } else {
@@ -114,7 +119,6 @@ void SchemaCompiler::object(
 void SchemaCompiler::array(
     Nfa& nfa, int32_t from, const Json& schema, const std::string& place, int32_t to
 ) {
-  static const Json kAny = true;
   HORNER_CHECK(
       !schema.contains("uniqueItems") || schema["uniqueItems"] == Json(false),
       "{}: 'uniqueItems' is not supported",

@@ -16,87 +16,88 @@ struct Case {
   std::vector<const char*> yes, no;
 };
 
+const Case kCases[] = {
+    {R"({"type":"integer"})",
+     {"0", "-7", "120", "999999999999999"},
+     {"01", "-0", "1.5", "1e3", "", "9999999999999999"}},
+    {R"({"type":"integer","minimum":-12,"maximum":105})",
+     {"-12", "-1", "0", "9", "10", "99", "100", "105"},
+     {"-13", "106", "110", "-100", "200", "1000", "-0"}},
+    {R"({"type":"integer","exclusiveMinimum":0.5,"exclusiveMaximum":3})", {"1", "2"}, {"0", "3"}},
+    {R"({"type":"number"})", {"0", "-0.5", "1e9", "2.50E-3"}, {".5", "1.", "+1", "NaN", "01"}},
+    {R"({"type":"number","minimum":0,"exclusiveMaximum":2})",
+     {"0", "0.0", "1.999", "1"},
+     {"2", "2.0", "-0.5", "-0", "1e1"}},
+    {R"({"type":"number","exclusiveMinimum":-2,"maximum":-1})",
+     {"-1", "-1.0", "-1.5", "-1.999"},
+     {"-2", "-2.0", "-0.5", "0", "1"}},
+    {R"({"type":["boolean","null"]})", {"true", "false", "null"}, {"True", "nul", "\"true\""}},
+    {R"({"enum":["a","b\n",1,null,{"k":[1]}]})",
+     {"\"a\"", "\"b\\n\"", "1", "null", "{\"k\":[1]}"},
+     {"\"b\"", "2", "a"}},
+    {R"({"type":"string","enum":["a",1]})", {"\"a\""}, {"1"}},
+    {R"({"const":"x"})", {"\"x\""}, {"\"y\""}},
+    {R"({"type":"string"})",
+     {"\"\"", "\"\xc3\xa9\\n\\u00e9\\ud83d\\ude00\"", "\"\\/\""},
+     {"\"\n\"", "\"\\x\"", "\"\\ud800\"", "\"\xff\"", "\"", "\"a\"b"}},
+    {R"({"type":"string","minLength":2,"maxLength":3})",
+     {"\"ab\"", "\"\xc3\xa9\xe2\x82\xac\"", "\"\\n\\u0041\\ud83d\\ude00\""},
+     {"\"a\"", "\"abcd\"", "\"\\n\""}},
+    {R"({"type":"string","pattern":"^a+$"})", {"\"a\"", "\"aaa\""}, {"\"\"", "\"ab\""}},
+    {R"({"type":"string","pattern":"b.|^$"})",
+     {"\"xbcx\"", "\"\"", "\"b\\\"\""},
+     {"\"b\"", "\"x\"", "\"b\\n\""}},
+    {R"({"type":"string","pattern":"^[\"\\\\\u0001\n]+$"})",
+     {"\"\\\"\\\\\\u0001\\n\""},
+     {"\"\"\"", "\"\\u0002\""}},
+    {R"({"type":"string","pattern":"^a*$","minLength":2,"maxLength":3})",
+     {"\"aa\"", "\"aaa\""},
+     {"\"a\"", "\"aaaa\"", "\"ab\""}},
+    {R"({"type":"string","format":"date"})", {"\"2026-11-18\""}, {"\"2026-13-01\"", "\"x\""}},
+    {R"({"type":"array","items":{"type":"null"}})",
+     {"[]", "[ ]", "[null]", "[null, null]", "[\n  null,\n  null\n]"},
+     {"[null,]", "[,]", "[1]", "[null", "[  null]"}},
+    {R"({"type":"array","items":{"type":"null"},"minItems":2,"maxItems":3})",
+     {"[null,null]", "[null,null,null]"},
+     {"[]", "[null]", "[null,null,null,null]"}},
+    {R"({"type":"array","items":{"type":"null"},"minItems":2})",
+     {"[null,null]", "[null,null,null,null,null]"},
+     {"[null]"}},
+    {R"({"type":"array","maxItems":0})", {"[]"}, {"[1]"}},
+    {R"({"properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"}},"required":["b"]})",
+     {R"({"b":null})",
+      R"({"a": null, "b": null})",
+      R"({"b":null,"c":null})",
+      "{\n  \"b\": null\n}"},
+     {"{}",
+      R"({"a":null})",
+      R"({"b":null,"a":null})",
+      R"({"b":null,})",
+      R"({"b":null "c":null})",
+      R"({"b":null,"d":null})"}},
+    {R"({"type":"object","properties":{"a":{"type":"null"}},"additionalProperties":{"type":"integer"}})",
+     {"{}", R"({"a":null})", R"({"x":1})", R"({"a":null,"aa":1,"y":2})", R"({"":1})"},
+     {R"({"a":1})", R"({"x":1,"a":null})", R"({"\u0061":1})", R"({"x":null})"}},
+    {R"({"type":"object","required":["z"],"additionalProperties":{"type":"integer"}})",
+     {R"({"z":1})", R"({"z":1,"y":2})"},
+     {"{}", R"({"y":2})"}},
+    {R"({"type":"object"})", {"{}", R"({"a":{"b":[1,"x",{}]}})"}, {"[]", "{\"a\"}"}},
+    {R"({"anyOf":[{"type":"integer"},{"type":"string","maxLength":1}]})",
+     {"1", "\"a\""},
+     {"\"ab\"", "true"}},
+    {R"({"oneOf":[{"properties":{"k":{"const":1}},"required":["k"]},{"properties":{"k":{"const":2}},"required":["k"]}]})",
+     {R"({"k":1})", R"({"k":2})"},
+     {R"({"k":3})"}},
+    {R"({"$defs":{"n":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/n"},{"type":"null"}]}},
+         "required":["next"]}},"$ref":"#/$defs/n"})",
+     {R"({"next":null})", R"({"next":{"next":{"next":null}}})"},
+     {R"({"next":{}})", R"({"next":{"next":null})"}},
+    {R"({"type":"array","items":{"$ref":"#"}})", {"[]", "[[],[[]]]"}, {"[1]", "[[]"}},
+    {"true", {"1", "\"a\"", "[{}]"}, {"", "x"}},
+};
+
 TEST(Schema, AcceptsValuesAndNothingElse) {
-  const Case cases[] = {
-      {R"({"type":"integer"})",
-       {"0", "-7", "120", "999999999999999"},
-       {"01", "-0", "1.5", "1e3", "", "9999999999999999"}},
-      {R"({"type":"integer","minimum":-12,"maximum":105})",
-       {"-12", "-1", "0", "9", "10", "99", "100", "105"},
-       {"-13", "106", "110", "-100", "200", "1000", "-0"}},
-      {R"({"type":"integer","exclusiveMinimum":0.5,"exclusiveMaximum":3})", {"1", "2"}, {"0", "3"}},
-      {R"({"type":"number"})", {"0", "-0.5", "1e9", "2.50E-3"}, {".5", "1.", "+1", "NaN", "01"}},
-      {R"({"type":"number","minimum":0,"exclusiveMaximum":2})",
-       {"0", "0.0", "1.999", "1"},
-       {"2", "2.0", "-0.5", "-0", "1e1"}},
-      {R"({"type":"number","exclusiveMinimum":-2,"maximum":-1})",
-       {"-1", "-1.0", "-1.5", "-1.999"},
-       {"-2", "-2.0", "-0.5", "0", "1"}},
-      {R"({"type":["boolean","null"]})", {"true", "false", "null"}, {"True", "nul", "\"true\""}},
-      {R"({"enum":["a","b\n",1,null,{"k":[1]}]})",
-       {"\"a\"", "\"b\\n\"", "1", "null", "{\"k\":[1]}"},
-       {"\"b\"", "2", "a"}},
-      {R"({"type":"string","enum":["a",1]})", {"\"a\""}, {"1"}},
-      {R"({"const":"x"})", {"\"x\""}, {"\"y\""}},
-      {R"({"type":"string"})",
-       {"\"\"", "\"\xc3\xa9\\n\\u00e9\\ud83d\\ude00\"", "\"\\/\""},
-       {"\"\n\"", "\"\\x\"", "\"\\ud800\"", "\"\xff\"", "\"", "\"a\"b"}},
-      {R"({"type":"string","minLength":2,"maxLength":3})",
-       {"\"ab\"", "\"\xc3\xa9\xe2\x82\xac\"", "\"\\n\\u0041\\ud83d\\ude00\""},
-       {"\"a\"", "\"abcd\"", "\"\\n\""}},
-      {R"({"type":"string","pattern":"^a+$"})", {"\"a\"", "\"aaa\""}, {"\"\"", "\"ab\""}},
-      {R"({"type":"string","pattern":"b.|^$"})",
-       {"\"xbcx\"", "\"\"", "\"b\\\"\""},
-       {"\"b\"", "\"x\"", "\"b\\n\""}},
-      {R"({"type":"string","pattern":"^[\"\\\\\u0001\n]+$"})",
-       {"\"\\\"\\\\\\u0001\\n\""},
-       {"\"\"\"", "\"\\u0002\""}},
-      {R"({"type":"string","pattern":"^a*$","minLength":2,"maxLength":3})",
-       {"\"aa\"", "\"aaa\""},
-       {"\"a\"", "\"aaaa\"", "\"ab\""}},
-      {R"({"type":"string","format":"date"})", {"\"2026-11-18\""}, {"\"2026-13-01\"", "\"x\""}},
-      {R"({"type":"array","items":{"type":"null"}})",
-       {"[]", "[ ]", "[null]", "[null, null]", "[\n  null,\n  null\n]"},
-       {"[null,]", "[,]", "[1]", "[null", "[  null]"}},
-      {R"({"type":"array","items":{"type":"null"},"minItems":2,"maxItems":3})",
-       {"[null,null]", "[null,null,null]"},
-       {"[]", "[null]", "[null,null,null,null]"}},
-      {R"({"type":"array","items":{"type":"null"},"minItems":2})",
-       {"[null,null]", "[null,null,null,null,null]"},
-       {"[null]"}},
-      {R"({"type":"array","maxItems":0})", {"[]"}, {"[1]"}},
-      {R"({"properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"}},"required":["b"]})",
-       {R"({"b":null})",
-        R"({"a": null, "b": null})",
-        R"({"b":null,"c":null})",
-        "{\n  \"b\": null\n}"},
-       {"{}",
-        R"({"a":null})",
-        R"({"b":null,"a":null})",
-        R"({"b":null,})",
-        R"({"b":null "c":null})",
-        R"({"b":null,"d":null})"}},
-      {R"({"type":"object","properties":{"a":{"type":"null"}},"additionalProperties":{"type":"integer"}})",
-       {"{}", R"({"a":null})", R"({"x":1})", R"({"a":null,"aa":1,"y":2})", R"({"":1})"},
-       {R"({"a":1})", R"({"x":1,"a":null})", R"({"\u0061":1})", R"({"x":null})"}},
-      {R"({"type":"object","required":["z"],"additionalProperties":{"type":"integer"}})",
-       {R"({"z":1})", R"({"z":1,"y":2})"},
-       {"{}", R"({"y":2})"}},
-      {R"({"type":"object"})", {"{}", R"({"a":{"b":[1,"x",{}]}})"}, {"[]", "{\"a\"}"}},
-      {R"({"anyOf":[{"type":"integer"},{"type":"string","maxLength":1}]})",
-       {"1", "\"a\""},
-       {"\"ab\"", "true"}},
-      {R"({"oneOf":[{"properties":{"k":{"const":1}},"required":["k"]},{"properties":{"k":{"const":2}},"required":["k"]}]})",
-       {R"({"k":1})", R"({"k":2})"},
-       {R"({"k":3})"}},
-      {R"({"$defs":{"n":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/n"},{"type":"null"}]}},
-           "required":["next"]}},"$ref":"#/$defs/n"})",
-       {R"({"next":null})", R"({"next":{"next":{"next":null}}})"},
-       {R"({"next":{}})", R"({"next":{"next":null})"}},
-      {R"({"type":"array","items":{"$ref":"#"}})", {"[]", "[[],[[]]]"}, {"[1]", "[[]"}},
-      {"true", {"1", "\"a\"", "[{}]"}, {"", "x"}},
-  };
-  for (const Case& one : cases) {
+  for (const Case& one : kCases) {
     const Grammar grammar = schema_grammar(parsed(one.schema));
     for (const char* text : one.yes)
       EXPECT_TRUE(matches(grammar, text)) << one.schema << " " << text;
@@ -112,11 +113,12 @@ TEST(Schema, AcceptsValuesAndNothingElse) {
   EXPECT_FALSE(matches(around, "[[]]"));
 }
 
-TEST(Schema, RefusesByName) {
-  const auto line = [](const std::string& text) {
-    return thrown<UsageError>([&] { schema_grammar(parsed(text)); });
-  };
-  EXPECT_EQ(line(R"({"not":{}})"), "the schema: 'not' is not supported");
+std::string refusal(const std::string& text) {
+  return thrown<UsageError>([&] { schema_grammar(parsed(text)); });
+}
+
+TEST(Schema, RefusesKeywordsByName) {
+  EXPECT_EQ(refusal(R"({"not":{}})"), "the schema: 'not' is not supported");
   for (const char* key :
        {"if",
         "patternProperties",
@@ -126,66 +128,73 @@ TEST(Schema, RefusesByName) {
         "dependentRequired",
         "$anchor"}) {
     EXPECT_EQ(
-        line(fmt::format(R"({{"properties":{{"a":{{"{}":1}}}}}})", key)),
+        refusal(fmt::format(R"({{"properties":{{"a":{{"{}":1}}}}}})", key)),
         fmt::format("the schema, /properties/a: '{}' is not supported", key)
     );
   }
   EXPECT_EQ(
-      line(R"({"type":"array","uniqueItems":true})"), "the schema: 'uniqueItems' is not supported"
+      refusal(R"({"type":"array","uniqueItems":true})"),
+      "the schema: 'uniqueItems' is not supported"
   );
+  EXPECT_EQ(refusal(R"({"type":"frob"})"), "the schema: there is no type \"frob\"");
   EXPECT_EQ(
-      line(R"({"type":"number","minimum":0.5})"),
-      "the schema, /minimum: bounds of numbers with a fraction must be whole and at most "
-      "999999999999999, got 0.5"
-  );
-  EXPECT_EQ(
-      line(R"({"type":"number","multipleOf":2})"),
-      "the schema, /multipleOf: is not supported, but for 1 of an integer"
-  );
-  EXPECT_EQ(
-      line(R"({"type":"integer","minimum":2,"maximum":1})"), "the schema: no number is in its range"
-  );
-  EXPECT_EQ(
-      line(R"({"type":"string","format":"email"})"),
-      "the schema, /format: \"email\" is not supported; date, time, date-time and uuid are"
-  );
-  EXPECT_EQ(
-      line(R"({"type":"string","pattern":"a\\b"})"),
-      "the schema, /pattern: character 2: \\b (the edge of a word) is not supported"
-  );
-  EXPECT_EQ(
-      line(R"({"type":"string","pattern":"^a$","minLength":2})"),
-      "the schema: no string satisfies it"
-  );
-  EXPECT_EQ(line(R"({"type":"frob"})"), "the schema: there is no type \"frob\"");
-  EXPECT_EQ(
-      line(R"({"enum":["a"],"minLength":1})"),
+      refusal(R"({"enum":["a"],"minLength":1})"),
       "the schema: 'minLength' beside 'enum' is not supported"
   );
   EXPECT_EQ(
-      line(R"({"anyOf":[{}],"type":"object"})"),
+      refusal(R"({"anyOf":[{}],"type":"object"})"),
       "the schema: 'type' beside 'anyOf' is not supported"
   );
-  EXPECT_EQ(line(R"({"allOf":[{},{}]})"), "the schema: 'allOf' is supported for one schema only");
   EXPECT_EQ(
-      line(R"({"oneOf":[{"type":"integer"},{"type":"number"}]})"),
+      refusal(R"({"allOf":[{},{}]})"), "the schema: 'allOf' is supported for one schema only"
+  );
+  EXPECT_EQ(
+      refusal(R"({"oneOf":[{"type":"integer"},{"type":"number"}]})"),
       "the schema, /oneOf: a value may satisfy both 0 and 1; use anyOf, or tell them apart by "
       "their type "
       "or by a required property with a constant"
   );
   EXPECT_NE(
-      line(R"({"oneOf":[{"required":["a"]},{"type":"null"}]})"), "nothing"
+      refusal(R"({"oneOf":[{"required":["a"]},{"type":"null"}]})"), "nothing"
   );  // null satisfies both
+}
+
+TEST(Schema, RefusesValuesThatItCannotKeep) {
   EXPECT_EQ(
-      line(R"({"$ref":"other.json"})"),
+      refusal(R"({"type":"number","minimum":0.5})"),
+      "the schema, /minimum: bounds of numbers with a fraction must be whole and at most "
+      "999999999999999, got 0.5"
+  );
+  EXPECT_EQ(
+      refusal(R"({"type":"number","multipleOf":2})"),
+      "the schema, /multipleOf: is not supported, but for 1 of an integer"
+  );
+  EXPECT_EQ(
+      refusal(R"({"type":"integer","minimum":2,"maximum":1})"),
+      "the schema: no number is in its range"
+  );
+  EXPECT_EQ(
+      refusal(R"({"type":"string","format":"email"})"),
+      "the schema, /format: \"email\" is not supported; date, time, date-time and uuid are"
+  );
+  EXPECT_EQ(
+      refusal(R"({"type":"string","pattern":"a\\b"})"),
+      "the schema, /pattern: character 2: \\b (the edge of a word) is not supported"
+  );
+  EXPECT_EQ(
+      refusal(R"({"type":"string","pattern":"^a$","minLength":2})"),
+      "the schema: no string satisfies it"
+  );
+  EXPECT_EQ(
+      refusal(R"({"$ref":"other.json"})"),
       "the schema, /$ref: only #/.. in the same schema is supported, got 'other.json'"
   );
-  EXPECT_EQ(line(R"({"$ref":"#/x"})"), "the schema, /$ref: there is no '#/x'");
+  EXPECT_EQ(refusal(R"({"$ref":"#/x"})"), "the schema, /$ref: there is no '#/x'");
   EXPECT_EQ(
-      line(R"({"required":["a"],"additionalProperties":false})"),
+      refusal(R"({"required":["a"],"additionalProperties":false})"),
       "the schema: 'a' is required, but is no property"
   );
-  EXPECT_EQ(line("[]"), "the schema: a schema must be an object or true, got []");
+  EXPECT_EQ(refusal("[]"), "the schema: a schema must be an object or true, got []");
 }
 
 TEST(Schema, HostileSchemasEndByALine) {
@@ -356,7 +365,8 @@ RC_GTEST_PROP(Schema, EveryTextParsesAndSatisfiesItsSchema, (uint64_t seed)) {
   for (uint64_t i = 0; i < 3; ++i) {
     const auto text = random_text(grammar, seed + i, 1500);
     if (!text) continue;
-    const Json value = parsed(*text);
+    const Json value =
+        Json::parse(*text);  // not parsed(): a name that is no property may come twice
     if (!valid(value, root, root)) RC_FAIL(to_line(root) + "\n" + *text);
   }
 }

@@ -215,7 +215,7 @@ Value map_filter(const Value& value, const Arguments& a, Meter& meter) {
   return Value::of(std::move(made));
 }
 
-Value unique(const Value& value, Meter& meter) {
+Value unique_filter(const Value& value, const Arguments&, Meter& meter) {
   List kept;
   for (const Value& element : elements_of(value)) {
     meter.step(int64_t(kept.size()) + 1);
@@ -227,7 +227,7 @@ Value unique(const Value& value, Meter& meter) {
   return Value::of(std::move(kept));
 }
 
-Value default_filter(const Value& value, const Arguments& a) {
+Value default_filter(const Value& value, const Arguments& a, Meter&) {
   const Value* also_false = a.get(1, "boolean");
   const bool missing = value.undefined() || (also_false && truth(*also_false) && !truth(value));
   const Value* other = a.get(0, "default_value");
@@ -240,88 +240,103 @@ Value to_integer(const Value& value) {
   return int64_t(std::strtoll(value.text()->bytes.substr(0, 18).c_str(), nullptr, 10));
 }
 
-using Filter = Value (*)(const Value&, const Arguments&, Meter&);
-#define TEXT_FILTER(call) \
-  [](const Value& v, const Arguments&, Meter&) -> Value { return call(to_text(v)); }
+Value trim_filter(const Value& value, const Arguments& a, Meter&) {
+  return strip(to_text(value), a.get(0, "chars"), true, true);
+}
+
+Value to_json_filter(const Value& value, const Arguments& a, Meter& meter) {
+  const int64_t indent = integer_of(a.get(size_t(-1), "indent"), -1);
+  if (indent > 16) throw Mistake("tojson indents by at most 16");
+  Text text = to_json_text(value, indent);
+  meter.made(text.bytes.size());
+  return text;
+}
+
+Value join_filter(const Value& value, const Arguments& a, Meter& meter) {
+  const Value* between = a.get(0, "d");
+  return join(
+      elements_of(value), between ? to_text(*between) : Text(), a.get(1, "attribute"), meter
+  );
+}
+
+Value first_of(const Value& value) {
+  const List list = elements_of(value);
+  return list.empty() ? Value() : list.front();
+}
+
+Value last_of(const Value& value) {
+  const List list = elements_of(value);
+  return list.empty() ? Value() : list.back();
+}
+
+Value reversed(const Value& value) {
+  List list = elements_of(value);
+  std::reverse(list.begin(), list.end());
+  return Value::of(std::move(list));
+}
+
+Value items_of(const Value& value) {
+  if (!value.dict() && !value.undefined()) throw Mistake("items takes a dict");
+  return Value::of(value.dict() ? pairs_of(*value.dict()) : List());
+}
+
+Value replace_with(const Text& text, const Arguments& a, Meter& meter) {
+  return replace(
+      text,
+      text_of(a.get(0, "old"), "replace"),
+      text_of(a.get(1, "new"), "replace"),
+      integer_of(a.get(2, "count"), -1),
+      meter
+  );
+}
+
+using Filter = std::function<Value(const Value&, const Arguments&, Meter&)>;
+
+// A filter that takes a value alone, or its text.
+Filter of_value(Value (*call)(const Value&)) {
+  return [call](const Value& v, const Arguments&, Meter&) { return call(v); };
+}
+Filter of_text(Text (*call)(const Text&)) {
+  return [call](const Value& v, const Arguments&, Meter&) -> Value { return call(to_text(v)); };
+}
+Filter selecting(bool by_attribute, bool wanted) {
+  return [=](const Value& v, const Arguments& a, Meter&) {
+    return select(v, a, by_attribute, wanted);
+  };
+}
 
 const std::map<std::string, Filter, std::less<>>& filters() {
   static const std::map<std::string, Filter, std::less<>> list = {
-      {"trim",
-       [](const Value& v, const Arguments& a, Meter&) -> Value {
-         return strip(to_text(v), a.get(0, "chars"), true, true);
-       }},
-      {"upper", TEXT_FILTER(upper)},
-      {"lower", TEXT_FILTER(lower)},
-      {"title", TEXT_FILTER(title)},
-      {"capitalize", TEXT_FILTER(capitalize)},
-      {"string", TEXT_FILTER(Text)},
-      {"safe", [](const Value& v, const Arguments&, Meter&) { return v; }},
-      {"length", [](const Value& v, const Arguments&, Meter&) -> Value { return length(v); }},
-      {"count", [](const Value& v, const Arguments&, Meter&) -> Value { return length(v); }},
-      {"default", [](const Value& v, const Arguments& a, Meter&) { return default_filter(v, a); }},
-      {"d", [](const Value& v, const Arguments& a, Meter&) { return default_filter(v, a); }},
-      {"int", [](const Value& v, const Arguments&, Meter&) { return to_integer(v); }},
-      {"list", [](const Value& v, const Arguments&, Meter&) { return Value::of(elements_of(v)); }},
-      {"unique", [](const Value& v, const Arguments&, Meter& m) { return unique(v, m); }},
-      {"map", [](const Value& v, const Arguments& a, Meter& m) { return map_filter(v, a, m); }},
-      {"select",
-       [](const Value& v, const Arguments& a, Meter&) { return select(v, a, false, true); }},
-      {"reject",
-       [](const Value& v, const Arguments& a, Meter&) { return select(v, a, false, false); }},
-      {"selectattr",
-       [](const Value& v, const Arguments& a, Meter&) { return select(v, a, true, true); }},
-      {"rejectattr",
-       [](const Value& v, const Arguments& a, Meter&) { return select(v, a, true, false); }},
-      {"tojson",
-       [](const Value& v, const Arguments& a, Meter& m) -> Value {
-         const int64_t indent = integer_of(a.get(size_t(-1), "indent"), -1);
-         if (indent > 16) throw Mistake("tojson indents by at most 16");
-         Text text = to_json_text(v, indent);
-         m.made(text.bytes.size());
-         return text;
-       }},
-      {"join",
-       [](const Value& v, const Arguments& a, Meter& m) -> Value {
-         const Value* between = a.get(0, "d");
-         return join(
-             elements_of(v), between ? to_text(*between) : Text(), a.get(1, "attribute"), m
-         );
-       }},
-      {"first",
-       [](const Value& v, const Arguments&, Meter&) {
-         const List list = elements_of(v);
-         return list.empty() ? Value() : list.front();
-       }},
-      {"last",
-       [](const Value& v, const Arguments&, Meter&) {
-         const List list = elements_of(v);
-         return list.empty() ? Value() : list.back();
-       }},
-      {"reverse",
-       [](const Value& v, const Arguments&, Meter&) {
-         List list = elements_of(v);
-         std::reverse(list.begin(), list.end());
-         return Value::of(std::move(list));
-       }},
-      {"items",
-       [](const Value& v, const Arguments&, Meter&) {
-         if (!v.dict() && !v.undefined()) throw Mistake("items takes a dict");
-         return Value::of(v.dict() ? pairs_of(*v.dict()) : List());
-       }},
+      {"trim", trim_filter},
+      {"upper", of_text(upper)},
+      {"lower", of_text(lower)},
+      {"title", of_text(title)},
+      {"capitalize", of_text(capitalize)},
+      {"string", of_text([](const Text& text) { return text; })},
+      {"safe", of_value([](const Value& value) { return value; })},
+      {"length", of_value([](const Value& value) -> Value { return length(value); })},
+      {"count", of_value([](const Value& value) -> Value { return length(value); })},
+      {"default", default_filter},
+      {"d", default_filter},
+      {"int", of_value(to_integer)},
+      {"list", of_value([](const Value& value) { return Value::of(elements_of(value)); })},
+      {"unique", unique_filter},
+      {"map", map_filter},
+      {"select", selecting(false, true)},
+      {"reject", selecting(false, false)},
+      {"selectattr", selecting(true, true)},
+      {"rejectattr", selecting(true, false)},
+      {"tojson", to_json_filter},
+      {"join", join_filter},
+      {"first", of_value(first_of)},
+      {"last", of_value(last_of)},
+      {"reverse", of_value(reversed)},
+      {"items", of_value(items_of)},
       {"replace",
-       [](const Value& v, const Arguments& a, Meter& m) -> Value {
-         return replace(
-             to_text(v),
-             text_of(a.get(0, "old"), "replace"),
-             text_of(a.get(1, "new"), "replace"),
-             integer_of(a.get(2, "count"), -1),
-             m
-         );
-       }},
+       [](const Value& v, const Arguments& a, Meter& m) { return replace_with(to_text(v), a, m); }},
   };
   return list;
 }
-#undef TEXT_FILTER
 
 bool starts_or_ends(const Text& text, const Value* with, bool end) {
   const List candidates = with && with->list() ? *with->list() : List{with ? *with : Value()};
@@ -359,14 +374,7 @@ Value text_method(const std::string& name, const Text& text, const Arguments& a,
       ++count;
     return count;
   }
-  if (name == "replace")
-    return replace(
-        text,
-        text_of(a.get(0, "old"), "replace"),
-        text_of(a.get(1, "new"), "replace"),
-        integer_of(a.get(2, "count"), -1),
-        meter
-    );
+  if (name == "replace") return replace_with(text, a, meter);
   throw Mistake("the method '{}' of a string is not known", name);
 }
 

@@ -303,69 +303,88 @@ TEST(AttentionNormCuda, FlowsWhereThatOfOIsZero) {
   }
 }
 
+struct FixedCase {
+  int64_t window, sinks, slots;
+  std::vector<int64_t> seen;  // tokens of each row
+};
+const FixedCase kFixedCases[] = {
+    {0, 0, 64, {1, 63, 17}},
+    {0, 0, 1024, {1023, 5, 640}},
+    {0, 0, 32768, {32767, 100, 16384}},
+    {64, 0, 64, {3, 64, 1000}},
+    {64, 4, 64, {2, 66, 129}},
+    {300, 4, 300, {299, 301, 5000}}};
+
+// One token of each row on a fixed cache.
+struct FixedStep {
+  Inputs in;
+  State state;
+  Options options;
+
+  FixedStep(const FixedCase& c, at::ScalarType type) {
+    const auto B = int64_t(c.seen.size());
+    const auto like = at::device(at::kCUDA).dtype(type);
+    at::manual_seed(3);
+    in.q = at::randn({B, 1, 9, 64}, like), in.k = at::randn({B, 1, 3, 64}, like),
+    in.v = at::randn({B, 1, 3, 64}, like);
+    options.window = c.window, options.sinks = c.sinks;
+    options.log_norm = options.final_state = true;
+    state = {
+        {fixed_cache(at::randn({B, 3, c.slots, 64}, like)),
+         fixed_cache(at::randn({B, 3, c.slots, 64}, like)),
+         at::tensor(c.seen).unsqueeze(1).expand({B, 3}).contiguous().cuda()}};
+    for (int n = 0; n < 2 && c.sinks > 0; ++n)
+      state.parts.push_back(at::randn({B, 3, c.sinks, 64}, like));
+  }
+
+  Result result() const { return run(op(), in, state, options); }
+
+  // The same on the CPU in fp64.
+  Result exact() const {
+    Inputs wide;
+    for (const auto& [to, from] : {std::pair{&wide.q, &in.q}, {&wide.k, &in.k}, {&wide.v, &in.v}})
+      *to = from->to(at::kCPU, at::kDouble);
+    State plain;
+    for (size_t i = 0; i < state.parts.size(); ++i) {
+      const at::Tensor x = state.parts[i].to(at::kCPU);
+      const at::Tensor own = x.is_floating_point() ? x.to(at::kDouble) : x;
+      plain.parts.push_back(i < 2 ? fixed_cache(own) : own);
+    }
+    return run(op(), wide, plain, options);
+  }
+
+  // Row b alone, with so many slots.
+  Result row(int64_t b, int64_t slots) const {
+    Inputs one;
+    one.q = in.q.narrow(0, b, 1), one.k = in.k.narrow(0, b, 1), one.v = in.v.narrow(0, b, 1);
+    State own;
+    for (const at::Tensor& part : state.parts) own.parts.push_back(part.narrow(0, b, 1));
+    for (size_t i = 0; i < 2; ++i) own.parts[i] = own.parts[i].narrow(2, 0, slots);
+    return run(op(), one, own, options);
+  }
+};
+
 // The step kernel on fixed caches: rows of any length, rings, sinks; the token lies in its slot; a row has the same bits in any
 // batch and with any number of slots.
 TEST(AttentionFixedCuda, IsThePlainStepAndInvariant) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
   const c10::NoGradGuard no_graph;
-  struct Case {
-    int64_t window, sinks, slots;
-    std::vector<int64_t> seen;
+  const auto error = [](const at::Tensor& a, const at::Tensor& b) {
+    return (a.to(at::kCPU, at::kDouble) - b).abs().max().item<double>();
   };
-  const Case cases[] = {
-      {0, 0, 64, {1, 63, 17}},
-      {0, 0, 1024, {1023, 5, 640}},
-      {0, 0, 32768, {32767, 100, 16384}},
-      {64, 0, 64, {3, 64, 1000}},
-      {64, 4, 64, {2, 66, 129}},
-      {300, 4, 300, {299, 301, 5000}}};
-  for (const Case& c : cases) {
+  for (const FixedCase& c : kFixedCases) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-      const auto B = int64_t(c.seen.size());
-      const auto like = at::device(at::kCUDA).dtype(type);
-      at::manual_seed(3);
-      Inputs in;
-      in.q = at::randn({B, 1, 9, 64}, like), in.k = at::randn({B, 1, 3, 64}, like),
-      in.v = at::randn({B, 1, 3, 64}, like);
-      Options o;
-      o.window = c.window, o.sinks = c.sinks, o.log_norm = true, o.final_state = true;
-      const at::Tensor seen = at::tensor(c.seen).unsqueeze(1).expand({B, 3}).contiguous().cuda();
-      State state{
-          {fixed_cache(at::randn({B, 3, c.slots, 64}, like)),
-           fixed_cache(at::randn({B, 3, c.slots, 64}, like)),
-           seen}};
-      for (int n = 0; n < 2 && c.sinks > 0; ++n)
-        state.parts.push_back(at::randn({B, 3, c.sinks, 64}, like));
-      State plain;  // on the CPU, in fp64
-      for (size_t i = 0; i < state.parts.size(); ++i) {
-        const at::Tensor x = state.parts[i].to(at::kCPU);
-        const at::Tensor own = x.is_floating_point() ? x.to(at::kDouble) : x;
-        plain.parts.push_back(i < 2 ? fixed_cache(own) : own);
-      }
-      Inputs wide;
-      for (const auto& [to, from] : {std::pair{&wide.q, &in.q}, {&wide.k, &in.k}, {&wide.v, &in.v}})
-        *to = from->to(at::kCPU, at::kDouble);
-      const Result expected = run(op(), wide, plain, o), y = run(op(), in, state, o);
+      const FixedStep step(c, type);
+      const Result expected = step.exact(), y = step.result();
       EXPECT_EQ(y.form, forms::kStepKernel);
       const double bound = type == at::kFloat ? 1e-5 : 1e-2;
-      const auto error = [&](const at::Tensor& a, const at::Tensor& b) {
-        return (a.to(at::kCPU, at::kDouble) - b).abs().max().item<double>();
-      };
       EXPECT_LE(error(y.o, expected.o), bound) << c.window << " " << c.slots;
       EXPECT_LE(error(y.norm, expected.norm), 10 * bound) << c.window << " " << c.slots;
       for (size_t i = 0; i < 3; ++i)
         EXPECT_LE(error(y.state.parts[i], expected.state.parts[i].to(at::kDouble)), 0) << i;
-      for (int64_t b = 0; b < B; ++b) {  // alone, with just the slots that it needs
-        const int64_t slots = c.window > 0 ? c.slots : c.seen[size_t(b)] + 1;
-        Inputs one;
-        one.q = in.q.narrow(0, b, 1), one.k = in.k.narrow(0, b, 1), one.v = in.v.narrow(0, b, 1);
-        State row{
-            {state.parts[0].narrow(0, b, 1).narrow(2, 0, slots),
-             state.parts[1].narrow(0, b, 1).narrow(2, 0, slots),
-             seen.narrow(0, b, 1)}};
-        for (size_t i = 3; i < state.parts.size(); ++i)
-          row.parts.push_back(state.parts[i].narrow(0, b, 1));
-        EXPECT_TRUE(run(op(), one, row, o).o.equal(y.o.narrow(0, b, 1))) << c.slots << " " << b;
+      for (size_t b = 0; b < c.seen.size(); ++b) {  // alone, with just the slots that it needs
+        const int64_t row = int64_t(b), slots = c.window > 0 ? c.slots : c.seen[b] + 1;
+        EXPECT_TRUE(step.row(row, slots).o.equal(y.o.narrow(0, row, 1))) << c.slots << " " << b;
       }
     }
   }

@@ -293,12 +293,7 @@ struct Since {
 };
 __device__ inline Since sum_decays(float2 g, const Place& me) {
   g = {log2_decay(g.x), log2_decay(g.y)};
-  float sum = g.x + g.y;
-#pragma unroll
-  for (int d = 1; d < 32; d *= 2) {
-    const float other = __shfl_up_sync(~0u, sum, d);
-    if (me.lane >= d) sum += other;
-  }
+  const float sum = sum_to_lane(g.x + g.y, me.lane);
   const float before = __shfl_up_sync(~0u, sum, 1);
   return {{(me.lane == 0 ? 0.f : before) + g.x, sum}, __shfl_sync(~0u, sum, 31)};
 }

@@ -142,6 +142,7 @@ Op delta_op() {
           "S_t = (I - beta_t k_t^T k_t) diag(a_t) S_{t-1} + beta_t k_t^T v_t,  o_t = scale q_t S_t",
       .inputs = {kQ, kK, kV, kBeta, kMaybeG},
       .options = {"form", "chunk", "scale", "final_state"},
+      .unit_keys = true,
       .forms =
           {{.name = forms::kRecurrent, .forward = recurrent, .suits = never},
            kernel_form(forms::kStepKernel),

@@ -139,12 +139,7 @@ struct Pair {
   float a, b;
 };
 __device__ Pair sums_before(Pair x, const Place& me) {
-  float sum = x.a + x.b;
-#pragma unroll
-  for (int d = 1; d < 32; d *= 2) {
-    const float other = __shfl_up_sync(~0u, sum, d);
-    if (me.lane >= d) sum += other;
-  }
+  const float sum = sum_to_lane(x.a + x.b, me.lane);
   float before = __shfl_up_sync(~0u, sum, 1);
   if (me.lane == 0) before = 0.f;
   return {before, before + x.a};

@@ -143,11 +143,7 @@ __global__ void __launch_bounds__(kStream + kTokens, kBlocks)
   const int t = int(threadIdx.x), head = int(blockIdx.x), kv = head / (p.H / p.G);
   const T* const q = static_cast<const T*>(p.q) + head / p.H * p.q_b + head % p.H * p.q_h;
   const FlatPart part(flat, kv, t);
-#if __CUDA_ARCH__ >= 900
-  // Blocks of the next kernel may start when these end. Nothing is read before all earlier kernels have ended.
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  wait_for_earlier_kernels();
   if (t >= kStream) {
     const int own = t - kStream, b = kv / p.G, g_head = kv % p.G;
     const WaitingRows<T> keys(p.ring_k, p, kv, p.K, p.k, b * p.k_b + g_head * p.k_h);
@@ -199,17 +195,8 @@ cudaError_t run(const LazyRead& p, cudaStream_t stream) {
   const cudaError_t error =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = unsigned(p.B * p.H);
-  config.blockDim = kStream + kTokens;
-  config.dynamicSmemBytes = size_t(bytes);
-  config.stream = stream;
-  cudaLaunchAttribute early;  // blocks may start while blocks of the previous kernel end
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = p.overlaps ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, p, flat);
+  const int threads = kStream + kTokens;
+  return launch_early(kernel, p.B * p.H, threads, bytes, stream, p.overlaps, p, flat);
 }
 
 // Few threads per block, as few as the columns of a row allow, so that most blocks run at once. Large states have few

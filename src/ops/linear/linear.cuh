@@ -156,9 +156,6 @@ struct ChunkedGate {
 };
 cudaError_t chunked_gate(const ChunkedGate&, cudaStream_t);
 
-// How many parts of the time a sweep has that needs `blocks` blocks, when the GPU runs `room` blocks at once: as many as fill
-// the GPU, each at least 16 chunks. It depends on the shape and the GPU; with HORNER_BATCH_INVARIANT=1 it is always 1.
-int time_parts(int64_t blocks, int64_t room, int64_t chunks);
 // In place: the end state of each part from zero becomes the state that enters the part. ends (parts,size); decays
 // (parts,size / each), log2, or null: no decay. The end state of the last part is not read.
 cudaError_t join_parts(

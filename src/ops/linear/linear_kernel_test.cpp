@@ -139,8 +139,7 @@ TEST_P(LinearKernelCuda, ErrsAtMostTwiceAsMuch) {
   }
 }
 
-std::vector<Setting> settings() {
-  std::vector<Setting> list;
+void add_chunked_lengths(std::vector<Setting>& list) {
   for (const int64_t T : {1, 63, 64, 65, 127, 1000, 4097}) {
     const Dims square{.B = 2, .T = T, .H = 4, .G = 4, .K = 128, .V = 128};
     const Dims grouped{.B = 1, .T = T, .H = 4, .G = 2, .K = 64, .V = 64};
@@ -167,6 +166,9 @@ std::vector<Setting> settings() {
     list.push_back({square, "key", -1e-3});
     list.push_back({grouped, "key", 0, true});
   }
+}
+
+void add_chunked_shapes(std::vector<Setting>& list) {
   list.push_back({{.B = 1, .T = 300, .H = 6, .G = 2, .K = 48, .V = 80}, "key", 0, true});
   list.push_back({{.B = 2, .T = 130, .H = 2, .G = 2, .K = 128, .V = 16}, "key", -0.05, true});
   list.push_back({{.B = 1, .T = 65536, .H = 1, .G = 1, .K = 64, .V = 64}, "key", 0, true});
@@ -190,6 +192,9 @@ std::vector<Setting> settings() {
       list.push_back(one);
     }
   }
+}
+
+void add_recurrent(std::vector<Setting>& list) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
     for (const char* gate : {"none", "head", "key"}) {
       for (const int64_t T : {1, 65, 1000}) {
@@ -216,6 +221,11 @@ std::vector<Setting> settings() {
   Setting large{{.B = 1, .T = 200, .H = 1, .G = 1, .K = 256, .V = 130}, "key", 0, true, at::kFloat};
   large.form = "recurrent kernel";
   list.push_back(large);
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> list;
+  for (const auto add : {add_chunked_lengths, add_chunked_shapes, add_recurrent}) add(list);
   return list;
 }
 INSTANTIATE_TEST_SUITE_P(Settings, LinearKernelCuda, testing::ValuesIn(settings()));

@@ -80,6 +80,17 @@ __device__ void store(void* to, const A (&sum)[kMost], int64_t at, int width, A 
   }
 }
 
+// do . num / den over a row.
+template <class T, class A>
+__device__ __forceinline__ A dot_of_row(const T* dO, const A (&num)[kMost], A inverse, int width) {
+  A sum = 0;
+  for (int m = 0; m < kMost; ++m) {
+    const int c = int(threadIdx.x) + m * kThreads;
+    if (c < width) sum += wide<A>(dO[c]) * num[m] * inverse;
+  }
+  return sum;
+}
+
 // A block owns token t of one head. A thread first owns one of the tokens s that t sees, then some columns.
 template <class T, class A, bool kBackward>
 __global__ void __launch_bounds__(kThreads) token_kernel(const __grid_constant__ PowerDirect p) {
@@ -111,11 +122,7 @@ __global__ void __launch_bounds__(kThreads) token_kernel(const __grid_constant__
     return;
   }
   const T* dO = row<T>(p.dO, b, t, h);
-  A delta = 0;
-  for (int m = 0; m < kMost; ++m) {
-    const int c = int(threadIdx.x) + m * kThreads;
-    if (c < p.V) delta += wide<A>(dO[c]) * y[m] * inverse;
-  }
+  A delta = dot_of_row(dO, y, inverse, p.V);  // of this thread's columns
   delta = p.normalise && !held ? block_sum(delta) : block_sum(A(0));
   A dq[kMost] = {}, flow = 0;
   for (int64_t first = 0; first <= t; first += kThreads) {

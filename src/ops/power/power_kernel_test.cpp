@@ -124,8 +124,7 @@ TEST_P(PowerKernelCuda, ErrsAtMostTwiceAsMuch) {
   }
 }
 
-std::vector<Setting> settings() {
-  std::vector<Setting> list;
+void add_chunked(std::vector<Setting>& list) {
   for (const int64_t T : {1, 127, 128, 129, 1009, 4097}) {
     const Dims narrow{.B = 2, .T = T, .H = 4, .G = 4, .K = 16, .V = 64};
     const Dims grouped{.B = 1, .T = T, .H = 4, .G = 2, .K = 32, .V = 64};
@@ -147,6 +146,9 @@ std::vector<Setting> settings() {
   list.push_back({.dims = odd, .gate = "head", .state = true, .norm = "none", .order = 1});
   list.push_back({.dims = odd, .state = true, .order = 0});
   list.push_back({.dims = odd, .norm = "none", .coefficients = {0.5, -1, 2}});
+}
+
+void add_parallel(std::vector<Setting>& list) {
   for (const int64_t T : {1, 64, 65, 191, 1009, 2048}) {
     for (const int64_t D : {64, 128}) {
       Setting s{.dims = {.B = 2, .T = T, .H = 4, .G = 4, .K = D, .V = D}};
@@ -179,6 +181,9 @@ std::vector<Setting> settings() {
     s.coefficients = {0, 0, 1};
     list.push_back(s);
   }
+}
+
+void add_wide(std::vector<Setting>& list) {
   for (const int64_t T : {2, 130, 1024, 1025, 2500}) {
     Setting s{.dims = {.B = 2, .T = T, .H = 2, .G = 2, .K = 64, .V = 64}, .form = "wide kernel"};
     list.push_back(s);
@@ -205,6 +210,9 @@ std::vector<Setting> settings() {
   list.push_back(wide);
   wide.coefficients = {};
   for (wide.order = 0; wide.order < 2; ++wide.order) list.push_back(wide);
+}
+
+void add_direct(std::vector<Setting>& list) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const int64_t T : {1, 130, 257}) {
       Setting s{
@@ -218,6 +226,11 @@ std::vector<Setting> settings() {
       list.push_back(s);
     }
   }
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> list;
+  for (const auto add : {add_chunked, add_parallel, add_wide, add_direct}) add(list);
   return list;
 }
 INSTANTIATE_TEST_SUITE_P(Settings, PowerKernelCuda, testing::ValuesIn(settings()));

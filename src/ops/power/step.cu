@@ -1,8 +1,7 @@
 // `power`, one token: S' = a S + m(k)^T v~, o = (W m(q)) S' (/ den). The time is that of reading and writing the state.
-#include <cuda_runtime.h>
-
 #include "cuda/decay.cuh"
 #include "cuda/flat.cuh"
+#include "cuda/launch.cuh"
 #include "cuda/types.cuh"
 #include "ops/power/power.cuh"
 
@@ -123,11 +122,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     step_kernel(const __grid_constant__ PowerStep p, const __grid_constant__ Flat flat) {
   extern __shared__ __align__(16) float2 features[];  // (F)
   __shared__ float sums[4 * kThreads], ends[6], keys[kMostKeys], queries[kMostKeys];
-#if __CUDA_ARCH__ >= 900
-  // Blocks of the next kernel may start when these end. Nothing is read before all earlier kernels have ended.
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
+  wait_for_earlier_kernels();
   const int t = int(threadIdx.x), group = p.H / p.G;
   const int b = int(blockIdx.x) / p.G, head = int(blockIdx.x) % p.G;
   const FlatHead x(flat);
@@ -184,18 +179,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 template <class T, int kThreads, int kAtOnce, int kBlocks>
 cudaError_t run(const PowerStep& p, cudaStream_t stream) {
   const auto kernel = step_kernel<T, kThreads, kAtOnce, kBlocks>;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = unsigned(p.B * p.G);
-  config.blockDim = kThreads;
-  config.dynamicSmemBytes = sizeof(float2) * size_t(p.features);
-  config.stream = stream;
-  cudaLaunchAttribute early;  // blocks may start while blocks of the previous kernel end
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &early;
-  config.numAttrs = p.overlaps ? 1 : 0;
+  const size_t bytes = sizeof(float2) * size_t(p.features);
   const Flat flat(p.features, p.V + (p.normalise ? 1 : 0), kThreads);
-  return cudaLaunchKernelEx(&config, kernel, p, flat);
+  return launch_early(kernel, p.B * p.G, kThreads, bytes, stream, p.overlaps, p, flat);
 }
 
 template <class T>

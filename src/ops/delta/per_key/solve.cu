@@ -244,6 +244,19 @@ __device__ void store_scores(
   }
 }
 
+// Of a row only the blocks of 16 columns up to the diagonal. A thread owns a unit of every 16th row.
+__device__ __forceinline__ void store_inverse(
+    const Memory& m, const DeltaChunks& p, unsigned slot, const Heads& h, const Place& me
+) {
+  uint4* to = reinterpret_cast<uint4*>(square(p.inverse, p, slot, h));
+  const int unit = me.thread % 8;
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    const int e = n * kBlock + me.thread;
+    if (unit / 2 <= n) to[e] = reinterpret_cast<const uint4*>(m.inverse)[e];
+  }
+}
+
 // A block owns one chunk of one head; a warp 16 of its tokens, then a column of blocks of the inverse.
 template <int kKeys>
 __global__ void __launch_bounds__(kBlock, 3)
@@ -297,14 +310,7 @@ __global__ void __launch_bounds__(kBlock, 3)
   __syncthreads();
   solve_below(m, me.warp, me);
   __syncthreads();
-  uint4* to = reinterpret_cast<uint4*>(square(p.inverse, p, slot, h));
-  const int unit =
-      me.thread % 8;  // of every 16th row; of a row only the blocks of 16 up to the diagonal
-#pragma unroll
-  for (int n = 0; n < 4; ++n) {
-    const int e = n * kBlock + me.thread;
-    if (unit / 2 <= n) to[e] = reinterpret_cast<const uint4*>(m.inverse)[e];
-  }
+  store_inverse(m, p, slot, h, me);
 }
 
 template <int kKeys>

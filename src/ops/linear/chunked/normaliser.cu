@@ -54,12 +54,7 @@ __global__ void __launch_bounds__(kSumThreads) sums_kernel(const __grid_constant
         return t < tokens ? log2_decay(g[(start + t) * p.g.t]) : 0.f;
       };
       const float first = decay(2 * lane), second = decay(2 * lane + 1);
-      float sum = first + second;
-#pragma unroll
-      for (int d = 1; d < 32; d *= 2) {
-        const float other = __shfl_up_sync(~0u, sum, d);
-        if (lane >= d) sum += other;
-      }
+      const float sum = sum_to_lane(first + second, lane);
       const float last = __shfl_sync(~0u, sum, 31), before = __shfl_up_sync(~0u, sum, 1);
       const float G = (lane == 0 ? 0.f : before) + first;
       w = {exp2_fast(p.reverse ? G : last - G), exp2_fast(p.reverse ? sum : last - sum)};

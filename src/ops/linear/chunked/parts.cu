@@ -2,9 +2,6 @@
 //
 //   S'_p = state at the end of part p, from zero (part 0: from the first state)         all parts at once
 //   S_p  = state that enters part p:  S_1 = S'_0,  S_{p+1} = e^{G_p} S_p + S'_p         G_p: decay of the whole part
-#include <algorithm>
-
-#include "cuda/invariant.h"
 #include "ops/linear/chunked/carry.cuh"
 
 namespace horner::cuda {
@@ -104,14 +101,6 @@ cudaError_t launch_ends(const Sweep& p, cudaStream_t stream) {
 }
 
 }  // namespace
-
-int time_parts(int64_t blocks, int64_t room, int64_t chunks) {
-  if (batch_invariant()) return 1;
-  const int64_t wanted = std::min(room / blocks, chunks / 16);
-  if (wanted < 2) return 1;
-  const int64_t each = (chunks + wanted - 1) / wanted;
-  return int((chunks + each - 1) / each);  // no part is empty
-}
 
 cudaError_t join_parts(
     float* ends, const float* decays, int parts, int64_t size, int64_t each, cudaStream_t stream

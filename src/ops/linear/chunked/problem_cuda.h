@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAException.h>
 
 #include "cuda/device.h"
+#include "cuda/invariant.h"
 #include "cuda/tensors.h"
 #include "ops/chunks.h"
 #include "ops/linear/exponential_gate.h"

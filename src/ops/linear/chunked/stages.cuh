@@ -136,12 +136,7 @@ template <int kRows, bool kReverse, Role kRole, bool kGains>
 __device__ void prepare_decay(const Logs& logs, Memory<kRows, kRole>& m, int i) {
   const int lane = threadIdx.x % 32;
   const float2 g = {log2_decay(logs.g.x), log2_decay(logs.g.y)};
-  float sum = g.x + g.y;
-#pragma unroll
-  for (int d = 1; d < 32; d *= 2) {
-    const float other = __shfl_up_sync(~0u, sum, d);
-    if (lane >= d) sum += other;
-  }
+  const float sum = sum_to_lane(g.x + g.y, lane);
   const float last = __shfl_sync(~0u, sum, 31), before = __shfl_up_sync(~0u, sum, 1);
   const float2 both = {(lane == 0 ? 0.f : before) + g.x, sum};
   float2 keys = both;

@@ -1,5 +1,6 @@
 // `linear` with a decay per key: the states between chunks (per_key.cuh).
 #include "cuda/device.h"
+#include "cuda/invariant.h"
 #include "cuda/launch.cuh"
 #include "ops/linear/per_key/per_key.cuh"
 

@@ -167,8 +167,8 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
     return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + opaque(int(threadIdx.x))
                     : nullptr;
   };
-  float end_decay = 0.f;  // log2, from this chunk's end to the last token
-  if (from_end && p.decays) end_decay = decay_after(p, job);
+  // log2, from this chunk's end to the last token
+  float end_decay = from_end && p.decays ? decay_after(p, job) : 0.f;
 
   load_stage(m.from, start_of<kRole>(job, 0), m.stage[0]);
   float passed = 0.f;

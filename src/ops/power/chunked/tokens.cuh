@@ -165,14 +165,8 @@ __device__ __forceinline__ float prepare_factors(
     const float g = p.decays ? f.G[4 * lane + n] : 0.f;
     G[n] = sum += log2_decay(g);
   }
-  float before = sum;
-#pragma unroll
-  for (int d = 1; d < 32; d *= 2) {
-    const float other = __shfl_up_sync(~0u, before, d);
-    if (lane >= d) before += other;
-  }
-  const float last = __shfl_sync(~0u, before, 31);
-  before -= sum;
+  const float to_here = sum_to_lane(sum, lane), last = __shfl_sync(~0u, to_here, 31);
+  const float before = to_here - sum;
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
     const int t = 4 * lane + n;
