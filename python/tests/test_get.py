@@ -80,14 +80,14 @@ def test_no_such_package(tmp_path: Path) -> None:
 def package_index(wheel: Path, send: int) -> Iterator[tuple[str, list[str], threading.Event]]:
     """An index with one wheel, of which it sends so many bytes and waits; what it was asked for; the event that lets it go on."""
     content = wheel.read_bytes()
-    file = {"filename": wheel.name, "url": f"../../{wheel.name}", "hashes": {"sha256": hashlib.sha256(content).hexdigest()}}
+    links = f'<a href="old-0.1-py3-none-any.whl">old</a> <a href="../../{wheel.name}#sha256={hashlib.sha256(content).hexdigest()}">new</a>'
     ranges: list[str] = []
     go_on = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             page = self.path.startswith("/simple/")
-            body, begin = json.dumps({"files": [file]}).encode() if page else content, 0
+            body, begin = links.encode() if page else content, 0
             if not page:
                 ranges.append(self.headers.get("Range", ""))
                 begin = int(ranges[-1][6:-1] or 0) if ranges[-1] else 0

