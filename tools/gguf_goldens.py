@@ -5,6 +5,7 @@ every block counts, and one value of metadata of each type. blocks.safetensors h
 
 src/model/formats/goldens/sentencepiece.gguf has a tokenizer that sentencepiece trained as Llama's (BPE, bytes for unknown
 characters), with a space before the text; bare.gguf one without it. Beside each, .json: [text, ids, decoded] by sentencepiece.
+wordpiece.gguf has one that PyPI's tokenizers trained as BERT's, in the way in which llama.cpp writes such vocabularies.
 """
 
 import io
@@ -14,6 +15,7 @@ from pathlib import Path
 import gguf
 import numpy
 import sentencepiece
+import tokenizers
 from safetensors.numpy import save_file
 
 OUT = Path(__file__).resolve().parents[1] / "src/io/goldens"
@@ -77,13 +79,38 @@ def tokenizer(name: str, text: list[str], **settings) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    rows = [[line, own.encode(line), own.decode(own.encode(line))] for line in STRINGS]
+    write_rows(name, [[line, own.encode(line), own.decode(own.encode(line))] for line in STRINGS])
+
+
+def write_rows(name: str, rows: list[list]) -> None:
     (MODELS / f"{name}.json").write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+
+
+def wordpiece() -> None:
+    """U+2581 stands before a token that begins a word, and nothing for the ## of others; control tokens are as they were."""
+    name = "wordpiece"
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    own = tokenizers.BertWordPieceTokenizer(lowercase=True)
+    own.train_from_iterator(TEXT, vocab_size=160, min_frequency=1, special_tokens=special, show_progress=False)
+    vocabulary = sorted(own.get_vocab(), key=own.get_vocab().get)
+    writer = gguf.GGUFWriter(MODELS / f"{name}.gguf", "bert")
+    writer.add_tokenizer_model("bert")
+    writer.add_token_list([t if t in special else t[2:] if t.startswith("##") else "\u2581" + t for t in vocabulary])
+    writer.add_token_types([gguf.TokenType.CONTROL if t in special else gguf.TokenType.NORMAL for t in vocabulary])
+    writer.add_unk_token_id(1)
+    writer.add_bos_token_id(2)
+    writer.add_sep_token_id(3)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    encoded = [own.encode(line, add_special_tokens=False).ids for line in STRINGS]
+    write_rows(name, [[line, ids, own.decode(ids)] for line, ids in zip(STRINGS, encoded, strict=True)])
 
 
 def main() -> None:
     tokenizer("sentencepiece", TEXT)
     tokenizer("bare", TEXT, add_dummy_prefix=False)
+    wordpiece()
     random = numpy.random.default_rng(0)
     writer = gguf.GGUFWriter(OUT / "blocks.gguf", "test")
     for kind, value in [("uint8", 200), ("int8", -100), ("uint16", 60000), ("int16", -30000), ("uint32", 4000000000),

@@ -103,6 +103,9 @@ NAMES = {
 
 
 def gguf_name(family: str, name: str) -> str:
+    if family == "bert":
+        names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, 2)
+        return names.get_name(name, try_suffixes=(".weight", ".bias")) or ""
     parts = name.removeprefix("model.").removeprefix("transformer.").split(".")
     end = parts.pop()
     before = ""
@@ -119,7 +122,7 @@ def permuted(x: numpy.ndarray, heads: int) -> numpy.ndarray:
 def write_gguf(name: str, out: str, kinds: dict[str, str]) -> None:
     """The tiny model `name` as OUT/out.gguf; kinds: the type of tensors whose name contains a text."""
     config = MODELS[name][1]
-    family = "gpt2" if name == "gpt2" else "llama"
+    family = name if name in ("gpt2", "bert") else "llama"
     arch = config.model_type
     writer = gguf.GGUFWriter(OUT / f"{out}.gguf", arch)
     writer.add_block_count(config.num_hidden_layers)
@@ -135,7 +138,7 @@ def write_gguf(name: str, out: str, kinds: dict[str, str]) -> None:
         writer.add_key_length(head)
         writer.add_value_length(head)
     else:
-        writer.add_layer_norm_eps(config.layer_norm_epsilon)
+        writer.add_layer_norm_eps(config.layer_norm_epsilon if family == "gpt2" else config.layer_norm_eps)
     for key, x in load_file(OUT / name / "model.safetensors").items():
         x = x.numpy()
         if family == "gpt2" and ".c_" in key and x.ndim == 2:
@@ -145,6 +148,8 @@ def write_gguf(name: str, out: str, kinds: dict[str, str]) -> None:
         if arch == "llama" and "k_proj" in key:
             x = permuted(x, config.num_key_value_heads)
         to = gguf_name(family, key)
+        if not to:  # the pooler
+            continue
         kind = next((gguf.GGMLQuantizationType[v] for k, v in kinds.items() if k in to and x.ndim == 2), gguf.GGMLQuantizationType.F32)
         x = numpy.ascontiguousarray(x)
         writer.add_tensor(to, x if kind.name == "F32" else gguf.quants.quantize(x, kind), raw_dtype=kind)
@@ -211,7 +216,7 @@ def main() -> None:
         tiny(name)
         if name in LONG:
             long(name)
-        if name in ("llama", "qwen2", "qwen3", "gpt2"):
+        if name in ("llama", "qwen2", "qwen3", "gpt2", "bert"):
             write_gguf(name, name, {})
         if name == "blocks":
             write_gguf(name, name, {"attn_q": "Q4_0", "attn_k": "Q4_1", "attn": "Q5_0", "ffn": "Q5_1", "embd": "Q8_0"})

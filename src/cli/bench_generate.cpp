@@ -83,18 +83,20 @@ Table stream_speeds(const BenchGenerateReport& report) {
 }
 
 Table fidelities(const BenchGenerateReport& report) {
-  Table t{{"program", "KL to fp32", "same top-1", "nats (fp32)", "memory"}, {}};
-  const auto add = [&](const std::string& name, const Fidelity& f, double memory) {
+  Table t{{"program", "MB of weights", "KL to fp32", "same top-1", "nats (fp32)", "memory"}, {}};
+  const auto add = [&](const std::string& name, double bytes, const Fidelity& f, double memory) {
     t.rows.push_back(
         {name,
+         bytes > 0 ? fmt::format("{:.1f}", bytes / 1e6) : "-",
          fmt::format("{:.5f}", f.kl),
          fmt::format("{:.3f}", f.same_top1),
          fmt::format("{:.4f} ({:.4f})", f.nats, report.fp32_nats),
-         short_bytes(memory)}
+         memory > 0 ? short_bytes(memory) : "-"}
     );
   };
-  add("horner", report.own, report.memory);
-  if (!report.options.peer.empty()) add("llama.cpp", report.peer, report.peer_memory);
+  add("horner", report.weight_bytes, report.own, report.memory);
+  if (!report.options.peer.empty()) add("llama.cpp", 0, report.peer, report.peer_memory);
+  for (const auto& one : report.beside) add("horner, " + one.weights, one.bytes, one.fidelity, 0);
   return t;
 }
 

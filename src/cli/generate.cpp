@@ -49,7 +49,7 @@ std::string read_prompt(const GenerateSettings& s) {
 }
 
 Json json_of(
-    const WrittenText& g, const GenerateSettings& s, Engine& engine, const std::string& prompt
+    const WrittenText& g, const GenerateSettings& s, const Engine& engine, const std::string& prompt
 ) {
   Json json = {
       {"model", s.model},
@@ -60,7 +60,7 @@ Json json_of(
       {"tokens_per_second",
        {{"prompt", number_or_null(g.prompt_speed())}, {"text", number_or_null(g.text_speed())}}},
       {"state_bytes", g.state_bytes},
-      {"computed_by", engine.runner().name()},
+      {"computed_by", g.computed_by},
       {"ids", Json::array()}};
   const auto entry = [&](int32_t token, double logprob) {
     const bool named = token < engine.tokenizer().vocabulary();
@@ -167,6 +167,7 @@ WrittenText generate(Engine& engine, int64_t stream, const GenerateOptions& opti
   }
   made.text_seconds = seconds_since(start);
   made.state_bytes = engine.state_bytes(stream);
+  made.computed_by = engine.runner().name();
   return made;
 }
 
@@ -179,13 +180,14 @@ double WrittenText::text_speed() const {
 
 std::string WrittenText::summary() const {
   return fmt::format(
-      "[prompt {} tokens, {} tok/s; text {} tokens, {} tok/s, ended by {}; state {}]\n",
+      "[prompt {} tokens, {} tok/s; text {} tokens, {} tok/s, ended by {}; state {}; {}]\n",
       prompt_tokens,
       short_count(prompt_speed()),
       tokens.size(),
       short_count(text_speed()),
       finish_name(finish),
-      short_bytes(double(state_bytes))
+      short_bytes(double(state_bytes)),
+      computed_by
   );
 }
 

@@ -40,6 +40,7 @@ struct WrittenText {
   int64_t prompt_tokens = 0;  // that had to be read
   double prompt_seconds = 0, text_seconds = 0;
   int64_t state_bytes = 0;
+  std::string computed_by;  // weights and device
 
   double prompt_speed() const;
   double text_speed() const;  // the first token comes with the prompt

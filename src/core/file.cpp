@@ -65,8 +65,15 @@ MappedFile::~MappedFile() {
   ::munmap(data_, size_);
 }
 
+// A device or a pipe, as /dev/null: it is written, never replaced.
+static bool takes_bytes(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
 AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)), beside_(fmt::format("{}.{}.tmp", path_, ::getpid())) {
+    : path_(std::move(path)),
+      beside_(takes_bytes(path_) ? path_ : fmt::format("{}.{}.tmp", path_, ::getpid())) {
   file_ = std::fopen(beside_.c_str(), "wbe");
   if (!file_) throw RunError("{}: cannot be written: {}", path_, std::strerror(errno));
 }
@@ -74,7 +81,7 @@ AtomicFile::AtomicFile(std::string path)
 AtomicFile::~AtomicFile() {
   if (!file_) return;
   std::fclose(file_);
-  ::unlink(beside_.c_str());
+  if (beside_ != path_) ::unlink(beside_.c_str());
 }
 
 void AtomicFile::write(const void* bytes, size_t count) {
@@ -85,13 +92,14 @@ void AtomicFile::write(const void* bytes, size_t count) {
 }
 
 void AtomicFile::commit() {
-  if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0 ||
-      std::rename(beside_.c_str(), path_.c_str()) != 0) {
+  const bool beside = beside_ != path_;
+  if (std::fflush(file_) != 0 || (beside && ::fsync(::fileno(file_)) != 0) ||
+      (beside && std::rename(beside_.c_str(), path_.c_str()) != 0)) {
     throw RunError("{}: cannot be written: {}", path_, std::strerror(errno));
   }
   std::fclose(file_);
   file_ = nullptr;
-  sync_folder(folder_above(path_));
+  if (beside) sync_folder(folder_above(path_));
 }
 
 std::string folder_above(const std::string& path) {

@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "core/huge_memory.h"
@@ -49,6 +51,39 @@ TEST(Threads, OneThreadIsTheCaller) {
     ++calls;
   });
   EXPECT_EQ(calls, 1);
+}
+
+// A barrier at which one thread comes late.
+TEST(Threads, TimeThatIsLostIsCounted) {
+  if (at::get_num_threads() < 2) GTEST_SKIP() << "one thread";
+  const auto lost = [](int ms) {
+    return on_threads(2, [&](const Team& team) {
+      if (team.thread == 0) std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+      team.wait();
+    });
+  };
+  EXPECT_GT(lost(100), 0.05);
+  EXPECT_EQ(on_threads(1, [](const Team& team) { team.wait(); }), 0);
+}
+
+TEST(TeamSize, TakesWhatIsFaster) {
+  TeamSize size;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_FALSE(size.alone(1));
+    size.took(1, false, 1, 0.4);  // nothing is lost
+  }
+  size.took(1, false, 1, 0.9);
+  EXPECT_FALSE(size.alone(7));  // other work tells nothing
+  EXPECT_TRUE(size.alone(1));
+  size.took(1, true, 0.1, 0);
+  int calls = 0;  // as long as it holds
+  for (; size.alone(1) && calls < 1000; ++calls) size.took(1, true, 0.1, 0);
+  EXPECT_EQ(calls, 16);
+  size.took(1, false, 1, 0.9);
+  EXPECT_TRUE(size.alone(1));
+  size.took(1, true, 0.9, 0);  // no faster
+  for (calls = 0; !size.alone(1) && calls < 1000; ++calls) size.took(1, false, 1, 0.9);
+  EXPECT_EQ(calls, 32 + 1);
 }
 
 TEST(HugeMemory, PiecesAreAlignedZeroAndApart) {

@@ -324,6 +324,7 @@ int64_t weight_bytes(const Model& model) {
 
 void check_language_model(const Model& model) {
   const ModelOptions& o = model.options();
+  HORNER_CHECK(model.causal(), "it is no language model: it reads in both directions");
   HORNER_CHECK(
       o.classes == 0 && o.output == "tokens" && o.features == 0,
       "it is no language model: {}",
@@ -331,7 +332,6 @@ void check_language_model(const Model& model) {
       : o.output != "tokens" ? fmt::format("its output is {}", o.output)
                              : "it reads numbers, not tokens"
   );
-  HORNER_CHECK(model.causal(), "it is no language model: it reads in both directions");
 }
 
 std::unique_ptr<Runner> model_runner(

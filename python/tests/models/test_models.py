@@ -46,6 +46,24 @@ def test_numbers_are_those_of_transformers() -> None:
     assert re.search(r"PASSED  \] 3 tests", done.stdout) and "SKIPPED" not in done.stdout
 
 
+def test_weights_cost_what_the_page_says() -> None:
+    """The table of docs/generate.md, but for what another CPU rounds otherwise."""
+    page = (ROOT / "docs/generate.md").read_text()
+    rows = {row[0]: [float(x) for x in row[1:]] for row in
+            (line.strip("| ").split(" | ") for line in page.splitlines()) if re.fullmatch("fp32|bf16|q8|q4|auto", row[0]) and len(row) == 5}
+    get("smollm2-135m")
+    words = re.search(r"horner (bench generate smollm2-135m --beside .*)", page)
+    assert words and set(rows) == {"fp32", "bf16", "q8", "q4", "auto"}
+    done = subprocess.run([BUILD / "horner", *words[1].split(), "--json"], cwd=ROOT, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    found = {row["weights"]: row for row in result["beside"]} | {"auto": result["horner"] | {"weight_bytes": result["weight_bytes"]}}
+    for name, (megabytes, kl, same, nats) in rows.items():
+        assert found[name]["weight_bytes"] / 1e6 == pytest.approx(megabytes, abs=0.06)
+        assert found[name]["kl"] == pytest.approx(kl, rel=0.1, abs=1e-5)
+        assert found[name]["same_top1"] == pytest.approx(same, abs=0.01)
+        assert found[name]["nats"] == pytest.approx(nats, abs=2e-3)
+
+
 @torch.no_grad()
 def test_python_opens_it() -> None:
     """By its name, with the logits of transformers."""

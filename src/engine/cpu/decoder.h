@@ -124,6 +124,8 @@ class CpuDecoder {
   int64_t queries_ = 0;  // most query heads of a key/value head
   std::vector<Rotation> rotations_;
 
+  TeamSize team_size_;
+
   // Of a call; their memory is kept.
   std::span<const Row> rows_;
   std::span<const int64_t> wanted_;

@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "core/check.h"
@@ -111,8 +112,14 @@ std::span<const float> CpuDecoder::forward(
     );
   rows_ = rows, wanted_ = wanted;
   plan();
-  const int64_t threads = weight_bytes_ * int64_t(rows.size()) / kGrain;
-  on_threads(std::max<int64_t>(1, threads), [this](const Team& team) { run(team); });
+  const auto n = int64_t(rows.size()), threads = weight_bytes_ * n / kGrain;
+  const bool alone = team_size_.alone(n);
+  const auto begin = std::chrono::steady_clock::now();
+  const double lost = on_threads(
+      alone ? 1 : std::max<int64_t>(1, threads), [this](const Team& team) { run(team); }
+  );
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  team_size_.took(n, alone, seconds.count(), lost);
   for (const Row& row : rows) row.stream->advance(1);
   return {logits_.data(), wanted.size() * size_t(vocabulary())};
 }

@@ -147,6 +147,12 @@ void check_options(const BenchGenerateOptions& o) {
     HORNER_CHECK(!list->empty(), "{} needs at least one number", name);
     for (const int64_t n : *list) check_range(name, n, 1, most);
   }
+  for (const std::string& weights : o.beside)
+    HORNER_CHECK(
+        weights == "fp32" || weights == "bf16" || weights == "q8" || weights == "q4",
+        "--beside: '{}' are no weights; these are: fp32, bf16, q8, q4",
+        weights
+    );
 }
 
 using Say = std::function<void(const std::string&)>;
@@ -180,11 +186,12 @@ void time_rounds(
   }
 }
 
-// How far the decoder's logits, and those that the peer has written, are from the model in fp32.
+// How far the decoder's logits, those with other weights, and those that the peer has written are from the model in fp32.
 void measure_fidelity(
     CpuDecoder& decoder,
     const std::vector<int32_t>& tokens,
     const Scratch& scratch,
+    const Say& say,
     BenchGenerateReport& report
 ) {
   const BenchGenerateOptions& o = report.options;
@@ -195,6 +202,14 @@ void measure_fidelity(
   const at::Tensor log_p = at::log_softmax(whole.model->forward(ids, state).squeeze(0), -1);
   report.own = fidelity_of(log_p, logits, tokens);
   report.fp32_nats = fidelity_of(log_p, log_p, tokens).nats;
+  for (const std::string& weights : o.beside) {
+    say("KL of " + weights);
+    const std::unique_ptr<CpuDecoder> other = cpu_decoder(whole, weights);
+    const at::Tensor others = own_logits(*other, tokens, o.kl_tokens);
+    report.beside.push_back(
+        {weights, double(other->weight_bytes()), fidelity_of(log_p, others, tokens)}
+    );
+  }
   if (!o.peer.empty())
     report.peer = fidelity_of(log_p, read_logits(scratch.file("logits"), o.kl_tokens), tokens);
 }
@@ -271,6 +286,7 @@ BenchGenerateReport bench_generate(
   HORNER_CHECK(
       o.peer.empty() || (one && on_cpu), "--peer: llama.cpp is timed with one stream on a CPU"
   );
+  HORNER_CHECK(o.beside.empty() || (one && on_cpu), "--beside: with one stream on a CPU");
   if (!one || !on_cpu) return bench_streams(o, tell);
   const Say say = tell ? tell : [](const std::string&) {};
   BenchGenerateReport report;
@@ -291,7 +307,7 @@ BenchGenerateReport bench_generate(
   const Scratch scratch;
   time_rounds(model.source, *decoder, tokens, scratch, say, report);
   say("KL");
-  measure_fidelity(*decoder, tokens, scratch, report);
+  measure_fidelity(*decoder, tokens, scratch, say, report);
   say("read rate");
   report.read_rate = cpu_read_rate();
   return report;
@@ -318,6 +334,11 @@ Json BenchGenerateReport::json() const {
     all["peer"] = fidelity(peer);
     all["peer"]["version"] = peer_version;
     all["peer"]["memory"] = peer_memory;
+  }
+  for (const Beside& one : beside) {
+    all["beside"].push_back(fidelity(one.fidelity));
+    all["beside"].back()["weights"] = one.weights;
+    all["beside"].back()["weight_bytes"] = one.bytes;
   }
   for (const StreamsRow& row : streams) {
     all["streams"].push_back(

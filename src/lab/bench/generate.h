@@ -26,6 +26,7 @@ struct BenchGenerateOptions {
   int64_t kl_tokens = 256;
   int64_t rounds = 2;
   std::string weights = "auto";
+  std::vector<std::string> beside;
   std::string peer;
 
   template <class Visitor>
@@ -38,6 +39,11 @@ struct BenchGenerateOptions {
     visit("kl_tokens", kl_tokens, "tokens over which the logits are compared with fp32");
     visit("rounds", rounds, "turns that both take, one after the other; each one's fastest counts");
     visit("weights", weights, "as the file has them, or", {"auto", "fp32", "bf16", "q8", "q4"});
+    visit(
+        "beside",
+        beside,
+        "other weights whose KL to fp32 is measured too, on a CPU: fp32,bf16,q8,q4"
+    );
     visit("peer", peer, "Python with llama-cpp-python, for GGUF files; empty: no peer");
   }
 };
@@ -70,6 +76,12 @@ struct BenchGenerateReport {
   double read_rate =
       0;  // bytes/s that all threads together read of a large array; a GPU: of a copy
   Fidelity own, peer;
+  struct Beside {
+    std::string weights;
+    double bytes;  // that each token reads
+    Fidelity fidelity;
+  };
+  std::vector<Beside> beside;
   double fp32_nats = 0;
   std::vector<GenerateRow> rows;
   std::vector<StreamsRow> streams;  // instead of rows, on a GPU or for several streams

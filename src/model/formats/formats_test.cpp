@@ -117,7 +117,7 @@ TEST(Formats, EncoderIsThatOfTransformers) {
 }
 
 TEST(Formats, GgufHoldsTheSameModel) {
-  for (const std::string name : {"llama", "qwen2", "qwen3", "gpt2"}) {
+  for (const std::string name : {"llama", "qwen2", "qwen3", "gpt2", "bert"}) {
     const LoadedModel hf = open_model(kGoldens + name),
                       file = open_model(kGoldens + name + ".gguf");
     EXPECT_EQ(file.architecture, hf.architecture);

@@ -3,6 +3,7 @@
 //
 //   tokenizer.ggml.model   what it is
 //   gpt2                   BPE of bytes; tokenizer.ggml.pre names how text is cut first
+//   bert                   WordPiece of lower-case words; a token that begins a word has U+2581 before it, others stand for ##token
 //   llama                  SentencePiece: the pair whose token has the highest score is joined first. The space before a text is
 //                          put after a special token too, as llama.cpp and transformers do
 #include <algorithm>
@@ -124,6 +125,39 @@ void add_sentencepiece(const Source& from, Sorted& json) {
   json["model"]["merges"] = merges_by_score(from, json["model"]["vocab"]);
 }
 
+// What llama.cpp does with every model of this kind: text is lower-case and without accents. Control tokens stand as they are.
+void add_wordpiece(const Source& from, Sorted& json) {
+  constexpr std::string_view kBegin = "\u2581";
+  Sorted vocabulary = Sorted::object();
+  for (size_t id = 0; id < from.tokens.size(); ++id) {
+    const std::string& token = from.tokens[id];
+    const bool begins = token.starts_with(kBegin);
+    const bool whole = from.is(id, kControl) || from.is(id, kUnknown);
+    const std::string ours = whole ? token : begins ? token.substr(kBegin.size()) : "##" + token;
+    if (!vocabulary.emplace(ours, id).second)
+      throw DataError("{}: token {} is there twice", from.header.source, id);
+  }
+  const auto name = [&](const char* key, const char* usual) {
+    const auto id = from.header.integer(fmt::format("tokenizer.ggml.{}_token_id", key));
+    const bool there = id && *id >= 0 && size_t(*id) < from.tokens.size();
+    return there ? from.tokens[size_t(*id)] : usual;
+  };
+  json["normalizer"] = {
+      {"type", "BertNormalizer"},
+      {"clean_text", true},
+      {"handle_chinese_chars", true},
+      {"strip_accents", nullptr},
+      {"lowercase", true}};
+  json["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
+  json["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+  json["model"] = {
+      {"type", "WordPiece"},
+      {"unk_token", name("unknown", "[UNK]")},
+      {"continuing_subword_prefix", "##"},
+      {"max_input_chars_per_word", 100},
+      {"vocab", std::move(vocabulary)}};
+}
+
 Sorted added_tokens(const Source& from) {
   Sorted list = Sorted::array();
   for (size_t id = 0; id < from.tokens.size(); ++id) {
@@ -135,10 +169,8 @@ Sorted added_tokens(const Source& from) {
   return list;
 }
 
-// BOS before and EOS after a text, where the file asks for them; `usual`: BOS where it says nothing.
-Sorted surrounding(const Source& from, const Sorted& bos, const Sorted& eos, bool usual) {
-  const bool before = from.header.flag("tokenizer.ggml.add_bos_token").value_or(usual);
-  const bool after = from.header.flag("tokenizer.ggml.add_eos_token").value_or(false);
+// Tokens before and after a text; null: none.
+Sorted surrounding(const Sorted& before, const Sorted& after) {
   Sorted single = Sorted::array(), specials = Sorted::object();
   const auto add = [&](const Sorted& token) {
     single.push_back({{"SpecialToken", {{"id", token["token"]}, {"type_id", 0}}}});
@@ -147,9 +179,9 @@ Sorted surrounding(const Source& from, const Sorted& bos, const Sorted& eos, boo
         {"ids", Sorted::array({token["id"]})},
         {"tokens", Sorted::array({token["token"]})}};
   };
-  if (before && !bos.is_null()) add(bos);
+  if (!before.is_null()) add(before);
   single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
-  if (after && !eos.is_null()) add(eos);
+  if (!after.is_null()) add(after);
   if (single.size() == 1) return nullptr;
   return {
       {"type", "TemplateProcessing"},
@@ -163,9 +195,9 @@ Sorted surrounding(const Source& from, const Sorted& bos, const Sorted& eos, boo
 std::optional<Tokenizer> gguf_tokenizer(const GgufHeader& header) {
   const std::optional<std::string> kind = header.text("tokenizer.ggml.model");
   if (!kind) return {};
-  if (*kind != "gpt2" && *kind != "llama")
+  if (*kind != "gpt2" && *kind != "llama" && *kind != "bert")
     throw DataError(
-        "{}: tokenizer.ggml.model = '{}' is not known; gpt2 and llama are",
+        "{}: tokenizer.ggml.model = '{}' is not known; gpt2, llama and bert are",
         header.source,
         kind->substr(0, 100)
     );
@@ -181,16 +213,32 @@ std::optional<Tokenizer> gguf_tokenizer(const GgufHeader& header) {
     if (!id || *id < 0 || size_t(*id) >= from.tokens.size()) return nullptr;
     return {{"id", *id}, {"token", from.tokens[size_t(*id)]}};
   };
-  const Sorted bos = token("bos"), eos = token("eos");
-  const bool begins = *kind == "llama" || header.text("tokenizer.ggml.pre") == "llama-bpe";
+  const bool words = *kind == "bert";
+  const auto first = [&](std::initializer_list<const char*> names) -> Sorted {
+    for (const char* name : names) {
+      if (const Sorted found = token(name); !found.is_null()) return found;
+    }
+    return nullptr;
+  };
+  // The misspelled key is that of the format.
+  const Sorted bos = words ? first({"cls", "bos"}) : token("bos");
+  const Sorted eos = words ? first({"seperator", "eos"}) : token("eos");
+  const bool begins = words || *kind == "llama" || header.text("tokenizer.ggml.pre") == "llama-bpe";
+  const auto asked = [&](const char* name, bool usual, const Sorted& id) {
+    const bool wanted =
+        header.flag(fmt::format("tokenizer.ggml.add_{}_token", name)).value_or(usual);
+    return wanted || words ? id : Sorted(nullptr);
+  };
   Sorted json = {
       {"version", "1.0"},
       {"added_tokens", added_tokens(from)},
       {"normalizer", nullptr},
       {"pre_tokenizer", nullptr},
-      {"post_processor", surrounding(from, bos, eos, begins)},
+      {"post_processor", surrounding(asked("bos", begins, bos), asked("eos", false, eos))},
       {"model", {{"type", "BPE"}, {"vocab", std::move(vocabulary)}}}};
-  if (*kind == "gpt2") {
+  if (words) {
+    add_wordpiece(from, json);
+  } else if (*kind == "gpt2") {
     add_bytes_bpe(from, json);
   } else {
     add_sentencepiece(from, json);

@@ -9,8 +9,8 @@ namespace {
 
 const std::string kGoldens = "src/model/formats/goldens/";  // by tools/gguf_goldens.py
 
-TEST(GgufTokenizer, IdsAndTextsAreThoseOfSentencepiece) {
-  for (const std::string name : {"sentencepiece", "bare"}) {
+TEST(GgufTokenizer, IdsAndTextsAreThoseOfSentencepieceAndOfBert) {
+  for (const std::string name : {"sentencepiece", "bare", "wordpiece"}) {
     const Tokenizer tokenizer = open_tokenizer(kGoldens + name + ".gguf");
     const std::string path = kGoldens + name + ".json";
     for (const Json& row : parse_json(read_file(path), path)) {
@@ -28,6 +28,10 @@ TEST(GgufTokenizer, ATextBeginsWithTheTokenThatTheFileNames) {
   ids.insert(ids.begin(), 1);
   EXPECT_EQ(tokenizer.encode("the state", {.surround = true}), ids);
   EXPECT_EQ(tokenizer.end(), 2);
+  const Tokenizer bert = open_tokenizer(kGoldens + "wordpiece.gguf");
+  ids = bert.encode("the state");
+  ids.insert(ids.begin(), 2), ids.push_back(3);  // [CLS] and [SEP], though the file has no flags
+  EXPECT_EQ(bert.encode("the state", {.surround = true}), ids);
 }
 
 }  // namespace
