@@ -21,6 +21,7 @@ add_executable(horner_test ${tests})
 # The archive's main() is taken only where no test file has one.
 target_link_libraries(horner_test PRIVATE
   horner_library ${archives} GTest::gtest GTest::gtest_main ${rapidcheck})
+add_dependencies(horner_test horner_http)  # a test opens it
 # Optimising the tests would double the time they take to build; the work is in the library.
 target_compile_options(horner_test PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O0>)
 target_precompile_headers(horner_test PRIVATE <core/pch.h> <gtest/gtest.h>)

@@ -8,9 +8,11 @@ At the end of its time a client leaves in the middle of its text.
 Several servers take turns: --rounds times each is under load for --seconds, while the others are idle. So other work on the machine
 slows all of them alike.
 Prints JSON: texts, tokens per second, and the 50th and 99th percentile of the time to the first token and between tokens.
---into also adds it to a file of such runs and writes the page of all of them beside it, as Markdown.
+--into also adds it to a file of such runs and writes the page of all of them beside it, as Markdown; --instead takes the runs of
+other machines out of that file first.
 Each client's prompts differ from those of the others, so that nothing is known beforehand; --same makes them equal. Many clients need
-several --processes: one of Python parses about 20,000 events a second.
+several --processes: one of Python parses about 20,000 events a second. "clients_busy" is the share of its time that the busiest of
+them computed; near 1 the clients bound the speed.
 """
 
 import argparse
@@ -92,12 +94,14 @@ class Client(threading.Thread):
 
 def load(options: argparse.Namespace, url: str, model: str, numbers: range) -> dict[str, Any]:
     """What the clients of these numbers measured, all in this process."""
-    clients = [Client(i, options, url, model, time.monotonic() + options.seconds) for i in numbers]
+    begin, computed = time.monotonic(), time.process_time()
+    clients = [Client(i, options, url, model, begin + options.seconds) for i in numbers]
     for client in clients:
         client.start()
     for client in clients:
         client.join()
-    return {"first": [x for client in clients for x in client.first],
+    return {"busy": (time.process_time() - computed) / (time.monotonic() - begin),
+            "first": [x for client in clients for x in client.first],
             "between": [x for client in clients for x in client.between],
             "count": {name: sum(getattr(client, name) for client in clients)
                       for name in ("texts", "tokens", "prompt_tokens", "errors")}}
@@ -117,6 +121,7 @@ class Program:
         self.count = dict.fromkeys(("texts", "tokens", "prompt_tokens", "errors"), 0)
         self.seconds = 0.0
         self.speeds: list[float] = []  # of each turn
+        self.busy = 0.0  # the busiest process of clients
 
     def turn(self, options: argparse.Namespace) -> None:
         shares = [range(i, options.clients, options.processes) for i in range(options.processes)]
@@ -125,6 +130,7 @@ class Program:
             parts = pool.starmap(load, [(options, self.url, self.about["id"], share) for share in shares])
         seconds = time.monotonic() - begin
         for part in parts:
+            self.busy = max(self.busy, part["busy"])
             self.first += part["first"]
             self.between += part["between"]
             for name in self.count:
@@ -141,7 +147,7 @@ class Program:
             "note": options.note, "commit": options.commit,
             "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
             "command": command(),
-            "clients": options.clients, "seconds": round(self.seconds, 1), "turns": len(self.speeds),
+            "clients": options.clients, "processes": options.processes, "clients_busy": round(self.busy, 3), "seconds": round(self.seconds, 1), "turns": len(self.speeds),
             "tokens_of_a_text": options.tokens, "temperature": options.temperature, "texts": texts, "errors": self.count["errors"],
             "tokens_of_a_prompt": round(self.count["prompt_tokens"] / max(texts, 1), 1),
             "tokens_per_second": round(self.count["tokens"] / self.seconds, 2),
@@ -151,14 +157,15 @@ class Program:
 
 
 def command() -> str:
-    """As it was given, less the sentences for the page."""
-    words = [word for last, word in zip(sys.argv, sys.argv[1:]) if "--note" not in (last, word)]
+    """As it was given, less what is for the page alone."""
+    words = [word for last, word in zip(sys.argv, sys.argv[1:]) if not {"--note", "--commit", "--instead"} & {last, word}]
     return " ".join(["tools/load_serve.py", *map(shlex.quote, words)])
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
-    options.commit = head.stdout.strip()
+    if not options.commit:
+        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
+        options.commit = head.stdout.strip()
     programs = [Program(words) for words in options.server]
     for options.turn in range(0, 1000 * options.rounds, 1000):  # the prompts of each turn are new
         for program in programs:
@@ -209,12 +216,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--machine", help="as the page names it")
     parser.add_argument("--note", default="", help="sentences of the page about this run")
+    parser.add_argument("--commit", default="", help="of the servers, where there is no git")
+    parser.add_argument("--instead", action="append", default=[], metavar="MACHINE", help="whose runs leave the file of --into")
     parser.add_argument("--into", type=Path, help="JSON file of runs, to which this one is added")
     options = parser.parse_args()
     measured = measure(options)
     print(json.dumps(measured, indent=1))
     if options.into:
         runs = json.loads(options.into.read_text()) if options.into.exists() else []
+        runs = [run for run in runs if run["machine"] not in options.instead]
         options.into.write_text(json.dumps(runs + measured, indent=1) + "\n")
         options.into.with_suffix(".md").write_text(page(runs + measured))
 

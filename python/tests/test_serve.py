@@ -229,9 +229,12 @@ def test_the_load_generator(server: Server, tmp_path: Path) -> None:
     assert [run["program"] for run in runs] == ["one", "two"] * 2
     for run in runs:
         assert run["errors"] == 0 and run["turns"] == len(run["tokens_per_second_of_turns"]) == 2
-        assert run["tokens_per_second"] > 0 and run["first_token_seconds"]["p99"] >= run["first_token_seconds"]["p50"] > 0
+        assert run["tokens_per_second"] > 0 and 0 < run["clients_busy"] <= 1 and run["first_token_seconds"]["p99"] >= run["first_token_seconds"]["p50"] > 0
     written = into.with_suffix(".md").read_text()
     assert written.count("\n## ") == 1 and written.count("| one |") == 2  # the same command, twice
+    instead = ["--machine", "another", "--instead", runs[0]["machine"], "--commit", "abc"]
+    subprocess.run([sys.executable, ROOT / "tools/load_serve.py", *words, *instead], check=True, capture_output=True)
+    assert [(run["machine"], run["commit"]) for run in json.loads(into.read_text())] == [("another", "abc")] * 2
 
 
 def test_the_page_of_the_load_is_that_of_its_runs() -> None:

@@ -66,6 +66,17 @@ def test_unit_and_container() -> None:
     assert " serve " in parser["Service"]["ExecStart"] and container.startswith("FROM debian")
 
 
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if not analyze:
+        pytest.skip("no systemd-analyze")
+    (block,) = blocks("ini")
+    unit = tmp_path / "horner.service"
+    unit.write_text(block.replace("ExecStart=/opt/horner/horner ", f"ExecStart={sys.executable} "))  # a file that is here
+    done = subprocess.run([analyze, "verify", unit], capture_output=True, text=True)
+    assert done.returncode == 0 and str(unit) not in done.stderr and unit.name not in done.stderr, done.stderr
+
+
 def test_every_setting_of_the_page_is_one() -> None:
     help_text = subprocess.run([PROGRAM, "serve", "--help"], capture_output=True, text=True, check=True).stdout
     for flag in set(re.findall(r"`(--[a-z_]+)", PAGE)):

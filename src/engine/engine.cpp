@@ -217,10 +217,12 @@ void Engine::read_piece(std::vector<Event>& events) {
   const int64_t count = piece_of(entry);
   const auto tokens = std::span(entry.tokens).subspan(size_t(entry.read));
   at::Tensor logits;  // (count,vocabulary)
-  runner_->read(*entry.state, tokens.first(size_t(count)), entry.score_top ? &logits : nullptr);
   try {
+    runner_->read(*entry.state, tokens.first(size_t(count)), entry.score_top ? &logits : nullptr);
     if (entry.score_top) score(entry, tokens.first(size_t(count) + 1), logits);
-  } catch (const RunError& error) {
+  } catch (const std::bad_alloc&) {
+    return fail(found->first, "there is no memory left for this text", events);
+  } catch (const std::exception& error) {  // torch's, of a device without memory
     return fail(found->first, error.what(), events);
   }
   entry.read += count;

@@ -58,7 +58,11 @@ LanguageModel load_language_model(
 }
 
 std::unique_ptr<Runner> fastest_runner(
-    const LanguageModel& loaded, const std::string& weights, bool invariant, int64_t rows
+    const LanguageModel& loaded,
+    const std::string& weights,
+    bool invariant,
+    int64_t rows,
+    int64_t memory
 ) {
   Model& model = *loaded.model;
   const auto need = [&](std::initializer_list<const char*> types, const std::string& why) {
@@ -67,7 +71,7 @@ std::unique_ptr<Runner> fastest_runner(
   };
   if (!model.parameters().front().is_cpu()) {
     need({"auto", "bf16", "fp32"}, "the model is on a GPU");
-    return slot_runner(loaded.model, {rows, invariant, weights != "fp32"});
+    return slot_runner(loaded.model, {rows, invariant, weights != "fp32", memory});
   }
   const std::string reason = CpuDecoder::refuses(model);
   if (reason.empty())

@@ -28,12 +28,13 @@ LanguageModel load_language_model(
 // graphs of Model::forward (slot_runner.h), whose matrices become bf16.
 // `weights`: auto (on a CPU: blocks of a GGUF file as they are; on a GPU: bf16), fp32, bf16, q8 or q4; UsageError if it cannot be.
 // `invariant`: a stream has the same bits whatever steps beside it; the decoder of engine/cpu has them always.
-// `rows`: most streams in a step.
+// `rows`: most streams in a step. `memory`: bytes of their states on a GPU at most, 0: no limit; it limits the tokens of a stream.
 std::unique_ptr<Runner> fastest_runner(
     const LanguageModel& loaded,
     const std::string& weights = "auto",
     bool invariant = false,
-    int64_t rows = 64
+    int64_t rows = 64,
+    int64_t memory = 0
 );
 
 // The tokens of a text at the beginning of a stream. An empty text is the token that begins a document.

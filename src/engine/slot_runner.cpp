@@ -78,10 +78,14 @@ class SlotRunner : public Runner {
     );
     tokens_ = at::zeros({o_.rows}, at::device(device_).dtype(at::kLong));
     rows_->resize(size_t(o_.rows));
+    limit_ = limit();
   }
 
   int64_t vocabulary() const override { return model_->options().vocabulary; }
-  int64_t longest() const override { return model_->options().positions; }
+  int64_t longest() const override {
+    const int64_t positions = model_->options().positions;
+    return positions > 0 && limit_ > 0 ? std::min(positions, limit_) : positions + limit_;
+  }
   std::string name() const override {
     const std::string name =
         fmt::format("{}, {}", o_.bf16 ? "bf16" : "fp32", describe_device(device_));
@@ -326,8 +330,25 @@ class SlotRunner : public Runner {
   int64_t rows_for(int64_t n) const {
     return std::min(o_.rows, int64_t(std::bit_ceil(uint64_t(n))));
   }
-  static int64_t reach_for(int64_t tokens) {
-    return std::max(kLeastReach, int64_t(std::bit_ceil(uint64_t(tokens))));
+  int64_t reach_for(int64_t tokens) const {
+    const int64_t reach = std::max(kLeastReach, int64_t(std::bit_ceil(uint64_t(tokens))));
+    return limit_ > 0 ? std::min(reach, limit_) : reach;
+  }
+  // Tokens for which the slots of all rows fit into the memory; 0: any number.
+  int64_t limit() const {
+    if (o_.memory == 0 || !slots_->grows()) return 0;
+    const int64_t fixed = slots_->bytes(0), token = slots_->bytes(1) - fixed;
+    const int64_t tokens = (o_.memory / o_.rows - fixed) / token / kLeastReach * kLeastReach;
+    HORNER_CHECK(
+        tokens > 0,
+        "[engine] {} MiB have no room for {} streams of {} tokens: {} bytes each; take fewer "
+        "streams",
+        o_.memory >> 20,
+        o_.rows,
+        kLeastReach,
+        slots_->bytes(kLeastReach)
+    );
+    return tokens;
   }
 
   Computed run(std::span<StreamState* const> states, std::span<const int32_t> tokens) {
@@ -378,7 +399,7 @@ class SlotRunner : public Runner {
   std::optional<Slots> slots_;
   at::Tensor tokens_;              // (rows): what a step reads
   at::Tensor ids_, draws_, host_;  // on the CPU: tokens and draws of rows, logits
-  int64_t reach_ = 0;
+  int64_t reach_ = 0, limit_ = 0;
   std::map<std::pair<int64_t, int64_t>, Step> steps_;
   std::string not_recorded_;
 };

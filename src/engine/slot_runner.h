@@ -16,9 +16,11 @@ struct SlotOptions {
   // and beside others.
   bool invariant = false;
   bool bf16 = true;
+  // Bytes of all rows at most: it limits the tokens of a stream, since each row has room for the longest one. 0: no limit.
+  int64_t memory = 0;
 };
 
-// UsageError if it is no causal language model.
+// UsageError if it is no causal language model, or if the memory has no room for texts.
 std::unique_ptr<Runner> slot_runner(std::shared_ptr<Model> model, const SlotOptions& options = {});
 
 }  // namespace horner

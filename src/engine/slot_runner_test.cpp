@@ -211,6 +211,31 @@ void expect_draws_of_the_sampler(at::Device device) {
 
 TEST(SlotRunner, DrawsAsTheSamplerDoes) { expect_draws_of_the_sampler(at::kCPU); }
 
+// All rows get room for the longest stream, so one long text must not take the memory of all.
+TEST(SlotRunner, TheLongestStreamFitsInEveryRow) {
+  const auto free = slot_runner(make({"softmax"}), {4, true, false});
+  const int64_t token = free->bytes_after(1) - free->bytes_after(0);
+  EXPECT_EQ(free->longest(), 0);
+  SlotOptions o{4, true, false};
+  o.memory = 4 * token * 600;
+  const auto runner = slot_runner(make({"softmax"}), o);
+  EXPECT_EQ(runner->longest(), 512);
+  EXPECT_EQ(slot_runner(make({"softmax"}, 300), o)->longest(), 300);
+  EXPECT_EQ(slot_runner(make({"gla"}), o)->longest(), 0);  // its state does not grow
+  Engine engine(slot_runner(make({"softmax"}), o), byte_tokenizer());
+  engine.open();
+  engine.feed(0, prompt(500, 1));
+  engine.generate(0, {.tokens = 1000, .ignore_end = true});
+  while (!engine.idle()) engine.work();
+  EXPECT_EQ(engine.tokens(0).size(), 512u);
+  const std::vector<int32_t> ids = prompt(512, 1);
+  const at::Tensor a = logits_of(*free, ids, 480), b = logits_of(*runner, ids, 480);
+  EXPECT_LE((a - b).abs().max().item<double>(), 1e-4 * a.abs().max().item<double>());
+  o.memory = 4 * token * 255;
+  const std::string why = thrown<UsageError>([&] { slot_runner(make({"softmax"}), o); });
+  EXPECT_NE(why.find("no room for 4 streams of 256 tokens"), std::string::npos) << why;
+}
+
 TEST(SlotRunner, RefusesMoreStreamsThanRows) {
   const auto runner = slot_runner(make({"gla"}), {1, false, false});
   std::vector<std::unique_ptr<StreamState>> own;

@@ -80,12 +80,14 @@ std::unique_ptr<ServedModel> serve_model(
         source, token_text(tokenizer, tokenizer.begin()), token_text(tokenizer, tokenizer.end())
     );
   served->trie = std::make_shared<const TokenTrie>(tokenizer);
-  std::unique_ptr<Runner> runner = fastest_runner(loaded, o.weights, o.invariant, o.streams);
+  const int64_t memory = o.memory > 0 ? o.memory << 20 : free_memory(device) / 2;
+  std::unique_ptr<Runner> runner =
+      fastest_runner(loaded, o.weights, o.invariant, o.streams, memory);
   served->computed_by = runner->name();
   WorkerOptions w;
   w.streams = o.streams;
   w.queue = o.queue;
-  w.state_bytes = o.memory > 0 ? o.memory << 20 : free_memory(device) / 2;
+  w.state_bytes = memory;
   w.cache_bytes = o.cache << 20;
   w.states_folder = o.states;
   if (!o.states.empty()) w.fingerprint = fingerprint_of(model, *runner);

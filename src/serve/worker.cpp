@@ -314,6 +314,7 @@ void Worker::hand_out(std::vector<Event>& events) {
     const bool failed = event.finish == Finish::failed, last = event.finish != Finish::none;
     told.event = std::move(event);
     if (failed) told.error = told.event.error;
+    if (failed && active.reading) cache_.clear();  // what failed may be memory
     if (last && !failed) finish(found->first, active, told);
     answers.emplace_back(active.task, std::move(told));
     if (last) {

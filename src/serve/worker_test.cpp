@@ -4,12 +4,14 @@
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace horner {
 namespace {
 
-constexpr int32_t kBad = 66;  // after this token the logits are no numbers
+constexpr int32_t kBad = 66;    // after this token the logits are no numbers
+constexpr int32_t kLarge = 67;  // there is no memory to read it
 
 // Its first `refusals` streams cannot be opened, as on a device without memory.
 class Fragile : public Runner {
@@ -28,6 +30,7 @@ class Fragile : public Runner {
   int64_t bytes_after(int64_t) const override { return 64; }
   int64_t bytes(const StreamState&) const override { return 64; }
   void read(StreamState&, std::span<const int32_t> tokens, at::Tensor* logits) override {
+    if (std::find(tokens.begin(), tokens.end(), kLarge) != tokens.end()) throw std::bad_alloc();
     if (logits) *logits = rows(tokens);
   }
   at::Tensor step(std::span<StreamState* const>, std::span<const int32_t> tokens) override {
@@ -78,6 +81,21 @@ TEST(Worker, ARunnersErrorIsTheAnswerOfItsTextAlone) {
   EXPECT_EQ(failed.status, 500);
   EXPECT_EQ(failed.error, "no memory on the device");
   EXPECT_EQ(last_event(*two.channel).event.finish, Finish::tokens);
+}
+
+TEST(Worker, AReadWithoutMemoryEndsItsTextAlone) {
+  ServeMetrics metrics;
+  Worker worker(std::make_unique<Fragile>(0), byte_tokenizer(), {}, metrics);
+  PromptTask old = task_of({1, 2}), large = task_of({1, kLarge, 2});
+  old.options.tokens = 500;  // it is being written meanwhile
+  large.n = 3;
+  worker.submit(list_of(old));
+  worker.submit(list_of(large));
+  EXPECT_NE(last_event(*large.channel).error.find("no memory left"), std::string::npos);
+  EXPECT_EQ(last_event(*old.channel).event.finish, Finish::tokens);
+  const PromptTask later = task_of({1, 2});
+  worker.submit(list_of(later));
+  EXPECT_EQ(last_event(*later.channel).event.finish, Finish::tokens);
 }
 
 TEST(Worker, LogitsThatAreNoNumbersEndTheirTextAlone) {
