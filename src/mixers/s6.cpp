@@ -7,7 +7,6 @@
 
 #include "core/check.h"
 #include "nn/fused/gates.h"
-#include "nn/fused/pointwise.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
 #include "nn/parameter.h"
@@ -57,7 +56,12 @@ at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
   const at::Tensor step = o_.block == "ssd" ? wide(parts[0]) + step_.bias : step_(parts[0]);
   const at::Tensor dt = decay(step, {.scale = -1});  // softplus, (B,T,E)
   const at::Tensor A = -bounded_exp(wide(A_log_)).expand({E_, o_.state}).contiguous();  // (E,N)
-  const Selective whole{u, dt, A, parts[1], parts[2]};
+  Selective whole{u, dt, A, parts[1], parts[2]};
+  const bool gated = mamba && halves[1].scalar_type() == u.scalar_type();
+  if (gated) {
+    whole.z = halves[1];
+    whole.D = wide(skip_);
+  }
   const bool through_state = pass.context().keep_state && at::GradMode::is_enabled();
   if (pass.fresh() && pass.starts().empty() && !pass.wants_core() && !through_state &&
       can_scan(whole)) {
@@ -66,8 +70,7 @@ at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
       h = all.last;
       return all.y;
     });
-    if (mamba && pointwise_fuses(Pointwise::skip_gate, {y, u, halves[1]}, {skip_}))
-      return out_(pointwise(Pointwise::skip_gate, {y, u, halves[1]}, {skip_})[0]);
+    if (gated) return out_(y);
     const at::Tensor o = (y + skip_ * wide(u)).to(u.scalar_type());
     return out_(mamba ? o * at::silu(halves[1]) : o);
   }
