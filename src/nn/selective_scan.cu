@@ -76,6 +76,7 @@ __device__ void for_tile(const SelectiveScan& p, const Place& me, int64_t t, F&&
 }
 
 __device__ float logistic(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+__device__ float softplus(float x) { return fmaxf(x, 0.f) + log1pf(__expf(-fabsf(x))); }
 template <class T>
 __device__ const T* gate_at(const SelectiveScan& p, const Place& me, int64_t token, int column) {
   return static_cast<const T*>(p.z) + (int64_t(me.b) * p.T + token) * p.z_row + me.first + column;
@@ -88,7 +89,13 @@ __device__ void load_tile(Tile& m, const SelectiveScan& p, const Place& me, int6
     float x[4];
     load(x, static_cast<const T*>(p.u) + at);
     store(&m.u[row][column], x);
-    load(x, p.dt + at);
+    if (kGated) {
+      load(x, static_cast<const T*>(p.step) + at);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) x[c] = softplus(x[c]);
+    } else {
+      load(x, p.dt + at);
+    }
     store(&m.dt[row][column], x);
     if (!kBack) return;
     if (!kGated) {
@@ -306,7 +313,7 @@ __device__ __forceinline__ void store_dBC(
     p.dBC[((int64_t(me.b) * p.T + token) * gridDim.y + blockIdx.y) * 2 * kN + column] = sum;
 }
 
-// du, ddt, and through the gate: dz = do (y + D u) silu'(z), du += do silu(z) D, dD += do silu(z) u.
+// du, ddt; through softplus dstep = ddt sigmoid(step), and through the gate dz = do (y + D u) silu'(z), du += do silu(z) D, dD += do silu(z) u.
 template <class T, bool kGated>
 __device__ void write_gradients(const Tile& m, const SelectiveScan& p, const Place& me, int64_t t) {
   float D[4] = {}, dD[4] = {};
@@ -314,10 +321,15 @@ __device__ void write_gradients(const Tile& m, const SelectiveScan& p, const Pla
   const auto write = [&](int row, int column, int64_t at) {
     float du[4], x[4];
     load(x, &m.dt[row][column]);
-    store(p.ddt + at, x);
     load(du, &m.dy[row][column]);
-    if (kGated) {
+    if (!kGated) {
+      store(p.ddt + at, x);
+    } else {
       float u[4], z[4], d[4];
+      load(z, static_cast<const T*>(p.step) + at);
+#pragma unroll
+      for (int c = 0; c < 4; ++c) x[c] *= logistic(z[c]);
+      store(static_cast<T*>(p.dstep) + at, x);
       load(x, &m.u[row][column]);  // y
       load(u, static_cast<const T*>(p.u) + at);
       load(d, static_cast<const T*>(p.d_o) + at);

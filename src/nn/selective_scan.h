@@ -6,7 +6,8 @@
 //   dh_t = C_t dy_t + e^{A dt_{t+1}} dh_{t+1}      dC_t = sum_e dy_t h_t      dB_t = sum_e dt_t u_t dh_t
 //   x_t = dh_t . B_t,  w_t = dh_t h_{t-1} e^{A dt_t}:   du_t = dt_t x_t,  ddt_t = u_t x_t + A . w_t,  dA = sum_t dt_t w_t
 //
-// With a gate the kernel also computes o = (y + D u) silu(z), so y never lies in memory; the backward computes it again.
+// With a gate the kernel also computes dt = softplus(step) and o = (y + D u) silu(z), so dt and y never lie in memory; the
+// backward computes them again.
 #pragma once
 
 #include <ATen/core/Tensor.h>

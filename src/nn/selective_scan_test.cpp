@@ -17,15 +17,18 @@ using Tensors = std::vector<at::Tensor>;
 Tensors evaluate(const Tensors& given, const at::Tensor& dy, at::ScalarType type) {
   Tensors x;
   for (const at::Tensor& each : given) {
-    const bool typed = type == at::kDouble || x.empty() || x.size() == 5;  // u and z
+    const bool gate = given.size() > 5;
+    const bool typed = type == at::kDouble || x.empty() ||
+                       (gate && (x.size() == 1 || x.size() == 5));  // u, step, z
     const at::ScalarType own = typed ? type : at::kFloat;
     x.push_back(each.to(own).detach().requires_grad_(true));
   }
   at::Tensor y, last;
   if (type == at::kDouble) {
     Inputs in;
-    in.v = (x[1] * x[0]).unsqueeze(-1) * x[3].unsqueeze(2);
-    in.g = x[2] * x[1].unsqueeze(-1);
+    const at::Tensor dt = x.size() > 5 ? at::softplus(x[1]) : x[1];
+    in.v = (dt * x[0]).unsqueeze(-1) * x[3].unsqueeze(2);
+    in.g = x[2] * dt.unsqueeze(-1);
     Options options;
     options.final_state = true;
     const Result h = run(find_op("scan"), in, {}, options);
@@ -60,6 +63,7 @@ void expect_the_scan(bool gate) {
           at::randn({3, T, 16}, like),
           at::randn({3, T, 16}, like)};
       if (gate) {
+        given[1] = at::randn({3, T, E}, like) - 2;
         given.push_back(at::randn({3, T, E}, like));
         given.push_back(at::randn({E}, like));
       }
