@@ -7,7 +7,6 @@
 
 #include "core/check.h"
 #include "nn/fused/gates.h"
-#include "nn/fused/pointwise.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
 #include "nn/parameter.h"
@@ -55,20 +54,26 @@ at::Tensor S6::mix(const at::Tensor& x, Pass& pass) {
   if (mamba) u = conv_.weight.defined() ? conv_(u, pass) : at::silu(u);
   const auto parts = x_(u).split_with_sizes({R_, o_.state, o_.state}, -1);
   const at::Tensor step = o_.block == "ssd" ? wide(parts[0]) + step_.bias : step_(parts[0]);
-  const at::Tensor dt = decay(step, {.scale = -1});  // softplus, (B,T,E)
   const at::Tensor A = -bounded_exp(wide(A_log_)).expand({E_, o_.state}).contiguous();  // (E,N)
-  const Selective whole{u, dt, A, parts[1], parts[2]};
   const bool through_state = pass.context().keep_state && at::GradMode::is_enabled();
-  if (pass.fresh() && pass.starts().empty() && !pass.wants_core() && !through_state &&
-      can_scan(whole)) {
-    const at::Tensor y = pass.over_time(u, [&](const at::Tensor&, at::Tensor& h) {
-      const Scanned all = selective_scan(whole);
+  const bool whole = pass.fresh() && pass.starts().empty() && !pass.wants_core() && !through_state;
+  const auto scan = [&](const Selective& x) {
+    return pass.over_time(u, [&](const at::Tensor&, at::Tensor& h) {
+      const Scanned all = selective_scan(x);
       h = all.last;
       return all.y;
     });
-    if (mamba && pointwise_fuses(Pointwise::skip_gate, {y, u, halves[1]}, {skip_}))
-      return out_(pointwise(Pointwise::skip_gate, {y, u, halves[1]}, {skip_})[0]);
-    const at::Tensor o = (y + skip_ * wide(u)).to(u.scalar_type());
+  };
+  Selective in_kernel{u, step, A, parts[1], parts[2]};
+  if (mamba) {
+    in_kernel.z = halves[1];
+    in_kernel.D = wide(skip_);
+    if (whole && can_scan(in_kernel)) return out_(scan(in_kernel));
+  }
+  const at::Tensor dt = decay(step, {.scale = -1});  // softplus, (B,T,E)
+  in_kernel = {u, dt, A, parts[1], parts[2]};
+  if (whole && can_scan(in_kernel)) {
+    const at::Tensor o = (scan(in_kernel) + skip_ * wide(u)).to(u.scalar_type());
     return out_(mamba ? o * at::silu(halves[1]) : o);
   }
   const at::Tensor B = wide(parts[1]).unsqueeze(2), C = wide(parts[2]).unsqueeze(2);  // (B,T,1,N)

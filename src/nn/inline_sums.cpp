@@ -81,7 +81,6 @@ class TapsNode : public torch::autograd::Function<TapsNode> {
       const at::Tensor& b1,
       const at::Tensor& W2
   ) {
-    const at::AutoDispatchBelowADInplaceOrView typed;
     const at::Tensor first = W1.to(at::kBFloat16), second = W2.to(at::kBFloat16);
     const at::Tensor mean =
         inline_kernels().mean(x.contiguous().unflatten(-1, {W1.size(0), W1.size(1)}));

@@ -7,7 +7,9 @@
 namespace horner {
 namespace {
 
-constexpr int64_t kStates = 16;
+constexpr int64_t kStates = 16, kVector = 4;
+
+using Maybe = std::optional<at::Tensor>;
 
 class Scan : public torch::autograd::Function<Scan> {
  public:
@@ -17,11 +19,14 @@ class Scan : public torch::autograd::Function<Scan> {
       const at::Tensor& dt,
       const at::Tensor& A,
       const at::Tensor& B,
-      const at::Tensor& C
+      const at::Tensor& C,
+      const Maybe& z,
+      const Maybe& D
   ) {
-    at::Tensor marks;
-    const Scanned y = selective_kernels().forward({u, dt, A, B, C}, marks);
-    ctx->save_for_backward({u, dt, A, B, C, marks});
+    at::Tensor marks, none;
+    const Selective x{u, dt, A, B, C, z ? *z : none, D ? *D : none};
+    const Scanned y = selective_kernels().forward(x, marks);
+    ctx->save_for_backward({u, dt, A, B, C, x.z, x.D, marks});
     ctx->mark_non_differentiable({y.last});
     return {y.y, y.last};
   }
@@ -30,11 +35,20 @@ class Scan : public torch::autograd::Function<Scan> {
       torch::autograd::AutogradContext* ctx, torch::autograd::variable_list dy
   ) {
     const auto x = ctx->get_saved_variables();
-    const ScanGrads d =
-        selective_kernels().backward({x[0], x[1], x[2], x[3], x[4]}, x[5], dy[0].contiguous());
-    return {d.du, d.ddt, d.dA, d.dB, d.dC};
+    const ScanGrads d = selective_kernels().backward(
+        {x[0], x[1], x[2], x[3], x[4], x[5], x[6]}, x[7], dy[0].contiguous()
+    );
+    return {d.du, d.ddt, d.dA, d.dB, d.dC, d.dz, d.dD};
   }
 };
+
+// z with rows at one distance, in whole units of 4 numbers.
+at::Tensor with_rows(const at::Tensor& z) {
+  const bool fine = z.stride(2) == 1 && z.stride(1) % kVector == 0 &&
+                    (z.size(0) == 1 || z.stride(0) == z.size(1) * z.stride(1)) &&
+                    z.storage_offset() % kVector == 0;
+  return fine ? z : z.contiguous();
+}
 
 }  // namespace
 
@@ -45,8 +59,11 @@ SelectiveKernels& selective_kernels() {
 
 bool can_scan(const Selective& x) {
   const bool type = x.u.scalar_type() == at::kFloat || x.u.scalar_type() == at::kBFloat16;
-  return x.u.is_cuda() && has_memory(x.u) && type && selective_kernels().forward != nullptr &&
-         x.u.numel() > 0 && x.A.size(1) == kStates && x.dt.scalar_type() == at::kFloat;
+  const bool gate =
+      !x.z.defined() || (x.z.scalar_type() == x.u.scalar_type() && x.D.scalar_type() == at::kFloat);
+  return gate && x.u.size(2) % kVector == 0 && x.u.is_cuda() && has_memory(x.u) && type &&
+         selective_kernels().forward != nullptr && x.u.numel() > 0 && x.A.size(1) == kStates &&
+         x.dt.scalar_type() == at::kFloat;
 }
 
 Scanned selective_scan(const Selective& x) {
@@ -55,7 +72,9 @@ Scanned selective_scan(const Selective& x) {
       x.dt.contiguous(),
       x.A.to(at::kFloat).contiguous(),
       x.B.to(at::kFloat).contiguous(),
-      x.C.to(at::kFloat).contiguous()
+      x.C.to(at::kFloat).contiguous(),
+      x.z.defined() ? Maybe(with_rows(x.z)) : std::nullopt,
+      x.D.defined() ? Maybe(x.D.contiguous()) : std::nullopt
   );
   return {y[0], y[1]};
 }

@@ -13,25 +13,34 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// y, the last h, and the gradients of u, dt, A, B and C; by the op `scan` in fp64, or by the kernel.
+// y, the last h, and the gradients of u, dt, A, B and C, with a gate also of z and D; by the op `scan` in fp64, or by the kernel.
 Tensors evaluate(const Tensors& given, const at::Tensor& dy, at::ScalarType type) {
   Tensors x;
   for (const at::Tensor& each : given) {
-    const at::ScalarType own = type == at::kDouble || x.empty() ? type : at::kFloat;
+    const bool gate = given.size() > 5;
+    const bool typed = type == at::kDouble || x.empty() ||
+                       (gate && (x.size() == 1 || x.size() == 5));  // u, step, z
+    const at::ScalarType own = typed ? type : at::kFloat;
     x.push_back(each.to(own).detach().requires_grad_(true));
   }
   at::Tensor y, last;
   if (type == at::kDouble) {
     Inputs in;
-    in.v = (x[1] * x[0]).unsqueeze(-1) * x[3].unsqueeze(2);
-    in.g = x[2] * x[1].unsqueeze(-1);
+    const at::Tensor dt = x.size() > 5 ? at::softplus(x[1]) : x[1];
+    in.v = (dt * x[0]).unsqueeze(-1) * x[3].unsqueeze(2);
+    in.g = x[2] * dt.unsqueeze(-1);
     Options options;
     options.final_state = true;
     const Result h = run(find_op("scan"), in, {}, options);
     y = (h.o * x[4].unsqueeze(2)).sum(-1);
+    if (x.size() > 5) y = (y + x[6] * x[0]) * at::silu(x[5]);
     last = h.state.parts[0];
   } else {
-    const Selective all{x[0], x[1], x[2], x[3], x[4]};
+    Selective all{x[0], x[1], x[2], x[3], x[4]};
+    if (x.size() > 5) {  // half of wider rows, as a projection gives it
+      all.z = at::cat({x[5], x[5]}, -1).narrow(-1, 0, x[5].size(-1));
+      all.D = x[6];
+    }
     EXPECT_TRUE(can_scan(all));
     const Scanned out = selective_scan(all);
     y = out.y, last = out.last;
@@ -42,18 +51,22 @@ Tensors evaluate(const Tensors& given, const at::Tensor& dy, at::ScalarType type
   return values;
 }
 
-TEST(SelectiveScanCuda, IsTheScan) {
-  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+void expect_the_scan(bool gate) {
   at::manual_seed(0);
   const auto like = at::device(at::kCUDA).dtype(at::kBFloat16);
   for (const int64_t T : {1, 7, 64, 65, 300}) {
     for (const int64_t E : {4, 64, 200}) {
-      const Tensors given = {
+      Tensors given = {
           at::randn({3, T, E}, like),
           at::randn({3, T, E}, like).exp() / 8,
           -at::randn({E, 16}, like).exp(),
           at::randn({3, T, 16}, like),
           at::randn({3, T, 16}, like)};
+      if (gate) {
+        given[1] = at::randn({3, T, E}, like) - 2;
+        given.push_back(at::randn({3, T, E}, like));
+        given.push_back(at::randn({E}, like));
+      }
       const at::Tensor dy = at::randn({3, T, E}, like);
       const Tensors exact = evaluate(given, dy, at::kDouble);
       for (const auto& [type, bound] : {std::pair{at::kFloat, 1e-5}, {at::kBFloat16, 4e-3}}) {
@@ -68,6 +81,16 @@ TEST(SelectiveScanCuda, IsTheScan) {
       }
     }
   }
+}
+
+TEST(SelectiveScanCuda, IsTheScan) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  expect_the_scan(false);
+}
+
+TEST(SelectiveScanCuda, IsTheScanThroughAGate) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  expect_the_scan(true);
 }
 
 TEST(SelectiveScan, HasNoKernelOnACpu) {

@@ -129,6 +129,8 @@ __device__ float backward_tile(
   constexpr int kNumbers = 32 / kWide;
   const int lane = int(threadIdx.x) % 32, r = lane % kWide;
   const float x = u - own.anchors[piece];
+  const T* dy = static_cast<const T*>(p.dy) + first * p.shape.R;
+  const int count = p.n - first < 32 ? int(p.n - first) : 32;
   float its_u[kWide], d[kWide], du = 0.f;
   float2* sum[kWide];
 #pragma unroll
@@ -137,9 +139,9 @@ __device__ float backward_tile(
     const float its_x = __shfl_sync(~0u, x, from);
     const int row = __shfl_sync(~0u, piece, from) * kWide + r;
     its_u[k] = __shfl_sync(~0u, u, from);
-    const bool some = r < p.shape.R && first + from < p.n;
+    const bool some = r < p.shape.R && from < count;
     const float2 line = own.lines[row];
-    d[k] = some ? wide<float>(static_cast<const T*>(p.dy)[(first + from) * p.shape.R + r]) : 0.f;
+    d[k] = some ? wide<float>(dy[from * p.shape.R + r]) : 0.f;
     if (p.positive && line.x * its_x + line.y <= 0.f) d[k] = 0.f;
     d[k] *= p.scale;
     sum[k] = sums + int(places[row]) * int(blockDim.x);

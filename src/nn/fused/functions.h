@@ -5,7 +5,6 @@
 //   QlstmGates     g = log s(f),     v = s(i) u
 //   QlstmOut       y = s(o) h gelu(z)
 //   GeluGate       y = h gelu(z), by tanh
-//   SkipGate       y = (h + D u) silu(z)
 //
 // s is the sigmoid. A function has kIn inputs x, kColumns weights c (one per column), kRows numbers of the row, and kOut
 // results y. Bit j of kWideIn says that input j is fp32 whatever the others are; kWideOut: the results are.
@@ -22,7 +21,7 @@
 
 namespace horner {
 
-enum class Pointwise : int64_t { rg_lru_gates, qlstm_gates, qlstm_out, gelu_gate, skip_gate };
+enum class Pointwise : int64_t { rg_lru_gates, qlstm_gates, qlstm_out, gelu_gate };
 
 template <class R>
 HORNER_BOTH R logistic(R x) {
@@ -132,23 +131,6 @@ struct GeluGate {  // x: h (fp32), z     y
   }
 };
 
-struct SkipGate {  // x: h (fp32), u, z     c: D     y
-  static constexpr int kIn = 3, kColumns = 1, kRows = 0, kOut = 1, kWideIn = 0b001;
-  static constexpr bool kWideOut = false;
-  template <class R>
-  HORNER_BOTH static void forward(const R* x, const R* c, const R*, R* y) {
-    y[0] = (x[0] + c[0] * x[1]) * x[2] * logistic(x[2]);
-  }
-  template <class R>
-  HORNER_BOTH static void backward(const R* x, const R* c, const R*, const R* dy, R* dx, R* dc) {
-    const R s = logistic(x[2]), sum = x[0] + c[0] * x[1];
-    dx[0] = dy[0] * x[2] * s;
-    dx[1] = dx[0] * c[0];
-    dx[2] = dy[0] * sum * s * (1 + x[2] * (1 - s));
-    dc[0] = dx[0] * x[1];
-  }
-};
-
 // visit(F{}) of the function.
 template <class Visit>
 auto with_function(Pointwise f, const Visit& visit) {
@@ -156,10 +138,9 @@ auto with_function(Pointwise f, const Visit& visit) {
     case Pointwise::rg_lru_gates: return visit(RgLruGates{});
     case Pointwise::qlstm_gates: return visit(QlstmGates{});
     case Pointwise::qlstm_out: return visit(QlstmOut{});
-    case Pointwise::gelu_gate: return visit(GeluGate{});
-    case Pointwise::skip_gate: break;
+    case Pointwise::gelu_gate: break;
   }
-  return visit(SkipGate{});
+  return visit(GeluGate{});
 }
 
 }  // namespace horner

@@ -275,18 +275,6 @@ Case gelu_gate_case(int64_t n) {
       [](const Tensors& x) { return Tensors{x[0] * at::gelu(x[1], "tanh")}; }};
 }
 
-Case skip_gate_case(int64_t n) {
-  return {
-      "skip gate",
-      {numbers({2, 700, n}), numbers({2, 700, n}), numbers({2, 700, n}), numbers({n})},
-      {numbers({2, 700, n})},
-      {true, false, false, true},
-      [](const Tensors& x) {
-        return pointwise(Pointwise::skip_gate, {x[0], x[1], x[2]}, {x[3]});
-      },
-      [](const Tensors& x) { return Tensors{(x[0] + x[3] * x[1]) * at::silu(x[2])}; }};
-}
-
 // Rows of less than a warp, of a warp, of many warps; widths that fill no power of two.
 std::vector<Case> cases(at::ScalarType type) {
   at::manual_seed(0);
@@ -313,8 +301,7 @@ std::vector<Case> cases(at::ScalarType type) {
   for (const auto& [K, V] : {std::pair<int64_t, int64_t>{32, 64}, {64, 32}, {40, 128}})
     all.push_back(augment_case(K, V));
   for (const int64_t n : {8, 264, 1024}) {
-    for (const auto& make :
-         {rg_lru_case, qlstm_case, qlstm_out_case, gelu_gate_case, skip_gate_case})
+    for (const auto& make : {rg_lru_case, qlstm_case, qlstm_out_case, gelu_gate_case})
       all.push_back(make(n));
   }
   all.push_back(swiglu_case({3, 5, 8}));
