@@ -37,7 +37,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     (["bench", "train", "--mixr", "gla"], 2, "horner bench train: unknown flag '--mixr'; did you mean '--mixer'?"),
     (["bench", "train", "--T", "many"], 2, 'horner bench train: T must be an integer, got "many"'),
     (["bench", "runs", "--count", "none"], 2, "horner bench runs: "),
-    (["bench", "generate", "/nowhere"], 2, "horner bench generate: "),
+    (["bench", "generate"], 2, "horner bench generate: MODEL is required"),
     (["verify", "--devise", "cpu"], 2,
      "horner verify: unknown flag '--devise'; did you mean '--device'?"),
     (["verify", "--op", "lineer"], 2, "horner verify: unknown op 'lineer'; did you mean 'linear'?"),
