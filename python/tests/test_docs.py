@@ -94,6 +94,7 @@ def test_results_are_the_pages_of_their_findings(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for page in sorted(tmp_path.glob("*.md")):
         assert page.read_text() == (ROOT / "docs/results" / page.name).read_text(), page.name
+        assert not re.search(r"(?<!--)scale [cg]pu", page.read_text()), page.name  # small scale, full scale
 
 
 @needs_program
@@ -171,6 +172,21 @@ def test_pages_of_the_mixers_are_current(tmp_path: Path) -> None:
         assert page.read_text() == (kept / page.name).read_text(), f"{page.name}: ./horner list --pages docs/mixers"
     for picture in tmp_path.glob("*.svg"):  # the shades of a random layer may differ between machines
         assert (kept / picture.name).read_text().startswith(picture.read_text().split(">")[0])
+
+
+MIXERS = sorted(page.stem for page in (ROOT / "docs/mixers").glob("*.md") if page.stem != "README")
+
+
+@needs_program
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_examples_of_a_mixer(mixer: str) -> None:
+    page = (ROOT / f"docs/mixers/{mixer}.md").read_text()
+    (command,), (example,) = blocks(page, "sh"), blocks(page, "python")
+    done = run(command.strip(), ROOT)
+    assert done.returncode == 0 and done.stdout.startswith(f"{mixer}  (arXiv:"), done.stderr
+    made: dict[str, torch.Tensor] = {}
+    exec(compile(example, f"{mixer}.md", "exec"), made)
+    assert made["y"].shape == (2, 32, 64)
 
 
 @needs_program

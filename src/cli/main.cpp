@@ -40,6 +40,12 @@ const CLI::App* command_of(const CLI::App& app, const std::vector<std::string>& 
   return found;
 }
 
+// "horner bench train"
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
@@ -176,10 +182,7 @@ int run_program(int argc, char** argv) {
   }
   std::vector<std::string> words(argv + 1, argv + argc);
   const CLI::App* chosen = command_of(app, words);
-  const CLI::App* command = chosen;
-  while (command->get_parent() != nullptr && command->get_parent() != &app)
-    command = command->get_parent();
-  const std::string who = chosen == &app ? "horner" : "horner " + command->get_name();
+  const std::string who = full_name(*chosen);
   try {
     for (std::string& word : words) word = spelt(word, flags_of(*chosen));
     std::reverse(words.begin(), words.end());  // as CLI11 takes them

@@ -120,12 +120,13 @@ std::string gain_words(const Planning& p) {
   if (every.kept.empty())
     return "every=4 keeps no layer of so small a model: nothing to compare with.";
   const std::string with = fmt::format(
-      "With {} softmax layers the plan has KL {:.4f} less than every=4",
+      "With {} softmax {} the KL of the plan is {:.2g} nats below that of every=4",
       every.kept.size(),
+      every.kept.size() == 1 ? "layer" : "layers",
       p.gain.mean
   );
   const std::string interval =
-      p.gain.n > 1 ? fmt::format(" ({:.4f} .. {:.4f})", p.gain.low(), p.gain.high()) : "";
+      p.gain.n > 1 ? fmt::format(" ({:.2g} .. {:.2g})", p.gain.low(), p.gain.high()) : "";
   const bool sure = p.gain.n > 1 && p.gain.low() > 0;
   return with + interval + (sure ? "." : ": the plan is not shown to be better.");
 }
@@ -137,6 +138,13 @@ std::vector<Cell> score_row(const std::string& name, const TextScore& s) {
       cell(s.perplexity()),
       percent_change(std::expm1(s.nats.mean - s.against->nats)),
       {fmt::format("{:.1f} %", 100 * s.against->same_top), s.against->same_top}};
+}
+
+// Why a perplexity below the teacher's is no gain; empty: it is not below.
+std::string no_gain(const Certificate& c) {
+  if (signed_number(100 * c.perplexity_change(), 1)[0] != '-') return "";
+  return c.training_tokens() > 0 ? "no gain: training taught the student this kind of text"
+                                 : "no gain: this text is foreign to the teacher";
 }
 
 Section score_section(const Certificate& c) {
@@ -154,10 +162,8 @@ Section score_section(const Certificate& c) {
   std::string yardstick =
       "The KL measures what was lost. A yardstick: 4-bit quantisation of weights (Q4_K_M) costs a "
       "KL of about 0.03, 8 bits 0.0014.";
-  if (c.perplexity_change() < 0)
-    yardstick +=
-        " A perplexity below the teacher's is no gain: the text is foreign to the teacher, and a "
-        "student that was trained on such text knows it better.";
+  if (const std::string why = no_gain(c); !why.empty())
+    yardstick += fmt::format(" A perplexity below the teacher's is {}.", why);
   return {
       "What was lost",
       sortable(table) + paragraph(yardstick) +
@@ -244,14 +250,11 @@ std::string kept_words(const Certificate& c) {
                         : fmt::format("{} of {} layers softmax", c.kept.size(), c.layers);
 }
 
-// A perplexity below the teacher's is not read as a gain.
 std::string perplexity_words(const Certificate& c) {
-  const double change = 100 * c.perplexity_change();
-  const std::string text = fmt::format("perplexity {} %", signed_number(change, 1));
-  if (signed_number(change, 1)[0] != '-') return text;
-  return text + (c.training_tokens() > 0
-                     ? " (no gain: training taught the student this kind of text)"
-                     : " (no gain: this text is foreign to the teacher)");
+  const std::string text =
+      fmt::format("perplexity {} %", signed_number(100 * c.perplexity_change(), 1));
+  const std::string why = no_gain(c);
+  return why.empty() ? text : fmt::format("{} ({})", text, why);
 }
 
 std::string training_words(const Certificate& c) {

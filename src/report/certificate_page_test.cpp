@@ -74,6 +74,13 @@ TEST(CertificatePage, APlanIsNotComparedWithItself) {
   EXPECT_NE(text.find("every=4 keeps no layer of so small a model"), std::string::npos);
   EXPECT_EQ(text.find("With 0 softmax layers"), std::string::npos);
   EXPECT_NE(text.find("bytes of state, lower is better"), std::string::npos);
+  for (LayerPlan& plan : planning.tried) plan.kept = {1};
+  planning.gain = {2e-5, 1e-5, 4};
+  c.planning = planning;
+  const std::string told =
+      "With 1 softmax layer the KL of the plan is 2e-05 nats below that of every=4 (1e-05 .. "
+      "3e-05).";
+  EXPECT_NE(html(certificate_page(c)).find(told), std::string::npos);
 }
 
 TEST(CertificatePage, ALowerPerplexityIsNoGain) {
@@ -86,6 +93,8 @@ TEST(CertificatePage, ALowerPerplexityIsNoGain) {
       certificate_verdict(c).find("perplexity -18.1 % (no gain: this text is foreign"),
       std::string::npos
   ) << certificate_verdict(c);
+  const std::string foreign = "teacher&#39;s is no gain: this text is foreign to the teacher.<";
+  EXPECT_NE(html(certificate_page(c)).find(foreign), std::string::npos);
   c.steps = {{}};
   c.steps[0].tokens = 10;
   EXPECT_NE(certificate_verdict(c).find("(no gain: training taught"), std::string::npos);

@@ -108,7 +108,7 @@ std::string measured(const Judgement& j) {
 
 const Finding* main_finding(const Reproduction& r, const Claim& claim) {
   const Finding* best = nullptr;
-  for (const Finding& f : r.findings) {  // scale gpu first
+  for (const Finding& f : r.findings) {  // full scale first
     if (f.claim != claim.name) continue;
     if (best == nullptr || (decided(f) && !decided(*best))) best = &f;
   }

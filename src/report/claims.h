@@ -21,7 +21,7 @@ std::string measured(const Judgement&);   // the number, and why it decides noth
 std::string
 scale_words(const Finding&);  // "small scale", that of a CPU, or "full scale", wherever it ran
 
-// The finding that stands for a claim: a decided one, else the one of scale gpu; null: there is none.
+// The finding that stands for a claim: a decided one, else the one of full scale; null: there is none.
 const Finding* main_finding(const Reproduction&, const Claim&);
 
 // "5 claims; the tests use ... Holds: 2 (orders, norm). Untested: 3 (..)."

@@ -165,7 +165,7 @@ TEST(Claims, DirectionAndCommand) {
   EXPECT_EQ(picture(r).find("higher is better"), std::string::npos);
   EXPECT_NE(picture(r).find("share, lower is better"), std::string::npos);
   EXPECT_NE(markdown(r).find("`./horner reproduce p --seeds 2`"), std::string::npos);
-  EXPECT_NE(page(r, "").find("./horner reproduce p --seeds 2"), std::string::npos);
+  EXPECT_NE(page(r, "").find("./horner reproduce p <span>--seeds</span> 2"), std::string::npos);
 }
 
 // A survey's task is no sentence of a paper, and the sign of a difference is said where it is read.

@@ -52,14 +52,21 @@ Tone tone_of(const CompareResult& r) {
   return better ? Tone::good : open ? Tone::open : Tone::bad;
 }
 
+// A line for each group of mixers that the verdict names.
+std::string in_lines(std::string verdict) {
+  for (const char* group :
+       {"Better than ", "No difference to ", "Worse than ", "But ", "The smallest state "}) {
+    const size_t at = verdict.find(std::string(". ") + group);
+    if (at != std::string::npos) verdict[at + 1] = '\n';
+  }
+  return verdict;
+}
+
 }  // namespace
 
 Page compare_page(const CompareResult& r) {
-  const bool gathered = std::any_of(r.origin.begin(), r.origin.end(), [](const auto& one) {
-    return one.first == "command" && one.second.find(" report ") != std::string::npos;
-  });
-  Page page{(gathered ? "horner report: " : "horner compare: ") + r.options.task};
-  page.verdict = r.verdict;
+  Page page{(r.of_single_runs() ? "horner report: " : "horner compare: ") + r.options.task};
+  page.verdict = in_lines(r.verdict);
   page.tone = tone_of(r);
   page.warnings = r.warnings;
   page.origin = r.origin;

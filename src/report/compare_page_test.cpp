@@ -32,6 +32,16 @@ CompareResult one_seed(const std::string& metric, bool smaller) {
   return r;
 }
 
+TEST(ComparePage, TheVerdictHasALineForEachGroup) {
+  CompareResult r = one_seed("accuracy", false);
+  r.verdict =
+      "On mqar, softmax has accuracy 0.5. Worse than softmax: gla. The smallest state that is it.";
+  EXPECT_NE(
+      html(compare_page(r)).find("accuracy 0.5.\nWorse than softmax: gla.\nThe smallest"),
+      std::string::npos
+  );
+}
+
 TEST(ComparePage, NoBandWithoutAnInterval) {
   const CompareResult r = one_seed("accuracy", false);
   EXPECT_EQ(svg(curve_chart(r)).find("class=\"band\""), std::string::npos);
@@ -69,7 +79,7 @@ TEST(ComparePage, ARunAloneIsAReport) {
   CompareResult r = one_seed("accuracy", false);
   r.options.task = "mqar";
   EXPECT_EQ(compare_page(r).title, "horner compare: mqar");
-  r.origin = {{"command", "./horner report runs/a"}};
+  r.options.mixers.clear();  // runs of `horner train`
   EXPECT_EQ(compare_page(r).title, "horner report: mqar");
 }
 

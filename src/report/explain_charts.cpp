@@ -56,7 +56,8 @@ Bars order_bars(const Explanation& e) {
     if (n > 10 && e.orders[n] < 1e-3) continue;
     bars.bars.push_back({.name = fmt::format("order {}", n), .value = e.orders[n]});
     bars.bars.back().colour = mixer_colour(e.mixer);
-    bars.bars.back().text = fmt::format("{:.2g} %", 100 * e.orders[n]);
+    bars.bars.back().text =
+        e.orders[n] < 1e-5 ? "below 0.001 %" : fmt::format("{:.2g} %", 100 * e.orders[n]);
   }
   return bars;
 }

@@ -104,6 +104,12 @@ std::string heading(const Reproduction& r) {
   return fmt::format("{} (arXiv:{})", r.paper->title, r.paper->arxiv);
 }
 
+// What the page answers, then the answer.
+std::string first_words(const Reproduction& r) {
+  return (r.paper->survey ? "How do the mixers compare? " : "Do the paper's claims hold here? ") +
+         sentence(r);
+}
+
 constexpr const char* kReading =
     "We subtract the second arm from the first, seed by seed. Positive: the first is better (a "
     "higher accuracy, a lower loss). A verdict is wrong with a probability of at most 5 %. When "
@@ -201,13 +207,16 @@ bool repeated(const Finding& f) {
   });
 }
 
-// Whether the same claim has numbers at scale gpu.
+// Whether the same claim has numbers at full scale.
 bool shown_larger(const Reproduction& r, const Finding& f) {
   return f.scale == "cpu" &&
          std::any_of(r.findings.begin(), r.findings.end(), [&](const Finding& other) {
            return other.claim == f.claim && other.scale == "gpu" && !other.rows.empty();
          });
 }
+
+constexpr const char* kBandColours =
+    "Blue: the interval lies in the band. Red: outside of it. Grey: across an edge.";
 
 // A picture has the arms already: their table opens on a click, and so do the settings.
 std::string numbers(const Reproduction& r, const Finding& f) {
@@ -223,12 +232,16 @@ std::string numbers(const Reproduction& r, const Finding& f) {
     std::stable_sort(bands.begin(), bands.end(), [](const Bars& a, const Bars& b) {
       return a.bars.size() > b.bars.size();
     });
-    const std::string first = figure(bands[0]);
+    const std::string first = figure(bands[0], kBandColours);
     std::string rest = shown_larger(r, f) ? first : "";
-    for (size_t i = 1; i < bands.size(); ++i) rest += figure(bands[i]);
+    for (size_t i = 1; i < bands.size(); ++i) rest += figure(bands[i], kBandColours);
     return (shown_larger(r, f) ? "" : first) + folded("Every number", rest + judged) + all;
   }
-  if (!one_unit(f)) return (repeated(f) ? folded("Every number", judged) : table + judged) + all;
+  if (!one_unit(f))
+    return (repeated(f)      ? folded("Every number", judged)
+            : judged.empty() ? table
+                             : judged + folded("Every number", table)) +
+           all;
   return figure(bars(r, f)) + judged + folded("Every arm", table) + all;
 }
 
@@ -300,7 +313,7 @@ std::string markdown(const Reproduction& r) {
   std::string all = fmt::format(
       "# {}\n\n{}\n\n{}Written by `./horner reproduce {} --out DIR`. {}\n\n{}{}",
       heading(r),
-      sentence(r),
+      first_words(r),
       in_short(r).empty() ? "" : in_short(r) + "\n",
       r.paper->name,
       r.paper->survey ? "" : kReading,
@@ -376,7 +389,7 @@ std::string page(const Reproduction& r, const std::string& command) {
                sortable(cells(summary(r)))
            )}
   );
-  page.verdict = sentence(r);
+  page.verdict = first_words(r);
   page.tone = count[Verdict::does_not_hold] > 0                          ? Tone::bad
               : count[Verdict::not_shown] + count[Verdict::untested] > 0 ? Tone::open
                                                                          : Tone::good;

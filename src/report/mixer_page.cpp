@@ -104,14 +104,26 @@ std::string op_inside(const Explanation& e) {
   );
 }
 
+// What a reader pastes: the mixer from inside, and as a layer of PyTorch.
+std::string examples(std::string_view mixer) {
+  return fmt::format(
+      "```sh\n./horner explain {0}\n```\n\n"
+      "```python\nimport torch, horner\n\n"
+      "layer = horner.nn.Mixer(\"{0}\", 64)   # takes the place of a self-attention of width 64\n"
+      "y = layer(torch.randn(2, 32, 64))   # (B,T,D) -> (B,T,D)\n```\n",
+      mixer
+  );
+}
+
 }  // namespace
 
 std::string mixer_page(const MixerType& type, const Explanation& e) {
   const std::string usual =
       type.usual.empty() ? "" : fmt::format("\nSettings of this table: `{}`.\n", type.usual);
   return fmt::format(
-      "# {0}\n\n{1}\n\n{2}\n"
-      "Paper: {3}. {4}\n\n"
+      "# {0}\n\nAfter this page you know when to take {0}, what it costs and how to put it into a "
+      "model.\n\n**When to take it.** {1}\n\n{2}\n"
+      "Paper: {3}. {4}\n\n{12}\n"
       "## Cost\n\n{5}\n{6}{7}\n"
       "## Who reads whom\n\n![the map of a fresh {0}]({0}.svg)\n\n"
       "Row t: the weights with which token t reads the values of tokens s. First head of a fresh "
@@ -131,7 +143,8 @@ std::string mixer_page(const MixerType& type, const Explanation& e) {
       e.T,
       settings(type).markdown(),
       type.variants.size() > 1 ? type.variants[1] : type.variants[0],
-      kCommand
+      kCommand,
+      examples(type.name)
   );
 }
 
@@ -144,7 +157,8 @@ std::string mixer_index() {
          paper_link(type.paper)}
     );
   return fmt::format(
-      "# Mixers\n\nOne page for each mixer: its equation, what it costs, what it reads, its "
+      "# Mixers\n\nHere you choose a mixer: a layer through which tokens read each other. Each "
+      "has a page with its equation, an example, its cost, a picture of what it reads, and its "
       "settings.\n\n{}\nWritten by `{}`.\n",
       table.markdown(),
       kCommand

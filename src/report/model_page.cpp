@@ -251,7 +251,7 @@ std::string model_verdict(const ModelExplanation& e) {
   });
   return fmt::format(
       "{} reads {:.0f} tokens back on average. {:.0f} % of the weight of its {} heads lies on the "
-      "last {} and the first {} tokens, at least 95 % in {} of the heads: there a window would do. "
+      "last {} and the first {} tokens, at least 95 % in {}. "
       "A power series of order 2 around the mean key is close to softmax in {} of the heads, one "
       "of order 8 in {}.",
       name_of(e.model),
@@ -260,7 +260,7 @@ std::string model_verdict(const ModelExplanation& e) {
       e.heads.size(),
       e.sight.window,
       e.sight.sinks,
-      near,
+      near == 0 ? "no head" : fmt::format("{} of the heads: there a window would do", near),
       count_within(e, 2),
       count_within(e, 8)
   );

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "report/svg.h"
@@ -74,6 +75,19 @@ std::string unbroken(const std::string& text) {
   return out;
 }
 
+// Code, in which no line ends after the hyphens of a flag.
+std::string flags_whole(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = escape(text.substr(at, end - at));
+    out += word.starts_with("-") ? "<span>" + word + "</span>" : word;
+    if (end < text.size()) out += " ";
+    at = end + 1;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string raised(const std::string& text) {
@@ -101,7 +115,7 @@ std::string rich(const std::string& text) {
     const size_t end = close == std::string::npos ? text.size() : open;
     out += linked(escape(unbroken(raised(text.substr(at, end - at)))));
     if (close == std::string::npos) break;
-    out += "<code>" + escape(text.substr(open + 1, close - open - 1)) + "</code>";
+    out += "<code>" + flags_whole(text.substr(open + 1, close - open - 1)) + "</code>";
     at = close + 1;
   }
   return out;

@@ -20,18 +20,17 @@ class BarDrawing {
       starts_.push_back(bottom_);
       bottom_ += narrow ? 32 + 16 * lines : std::max(30.0, 8 + 16 * lines);
     }
-    double left = 30, end = 60;
+    double left = 30;
     std::vector<double> values;
     if (!b_.value.log) values.push_back(0);
     for (size_t i = 0; i < b_.bars.size(); ++i) {
       const Bars::Bar& bar = b_.bars[i];
       for (const std::string& line : names_[i]) left = std::max(left, text_width(line) + 12);
-      end = std::max(end, text_width(bar.text) + 20);
       for (const double x : {bar.value, bar.low, bar.high}) values.push_back(x);
     }
     left_ = narrow ? 26 : std::min(left, units(width) / 2);
-    right_ = units(width) - std::min(end, 0.4 * units(width));
     scale_ = make_scale(b_.value, values, narrow ? 3 : 5);
+    right_ = right_end();
     origin_ = scale_.log ? left_ : px(std::clamp(0.0, scale_.low, scale_.high));
   }
 
@@ -52,6 +51,26 @@ class BarDrawing {
   }
 
  private:
+  std::string shown(const Bars::Bar& bar) const {
+    if (!bar.text.empty()) return bar.text;
+    return scale_.shows(bar.value) ? fmt::format("{:.4g}", bar.value) : "-";
+  }
+
+  // The right end of the axis: as far as the texts after the bars leave room.
+  double right_end() const {
+    const double last = units(width_) - 20;
+    const double zero = scale_.log ? 0 : scale_.place(std::clamp(0.0, scale_.low, scale_.high));
+    double right = last;
+    for (const Bars::Bar& bar : b_.bars) {
+      double far = zero;  // a share of the axis
+      for (const double x : {bar.value, bar.high})
+        if (scale_.shows(x)) far = std::max(far, scale_.place(x));
+      const double room = last - text_width(shown(bar)) - left_;
+      if (far > 0) right = std::min(right, left_ + room / far);
+    }
+    return std::max(right, left_ + (last - left_) / 2);
+  }
+
   double px(double x) const { return left_ + scale_.place(x) * (right_ - left_); }
 
   double end_of(size_t i) const { return i + 1 < starts_.size() ? starts_[i + 1] : bottom_; }
@@ -84,10 +103,8 @@ class BarDrawing {
                            names_[i][n]
                        );
     if (!scale_.shows(bar.value)) {
-      const std::string shown = bar.text.empty() ? "-" : bar.text;
-      return text + text_at(left_ + 6, middle + 4.5, "start", "soft", shown) + "</g>";
+      return text + text_at(left_ + 6, middle + 4.5, "start", "soft", shown(bar)) + "</g>";
     }
-    const std::string shown = bar.text.empty() ? fmt::format("{:.4g}", bar.value) : bar.text;
     const double x = px(bar.value);
     double far = std::max(x, origin_);
     text += fmt::format(
@@ -95,7 +112,7 @@ class BarDrawing {
         std::min(x, origin_),
         top,
         std::max(1.0, std::abs(x - origin_)),
-        escape(fmt::format("{}: {}", bar.name, shown))
+        escape(fmt::format("{}: {}", bar.name, shown(bar)))
     );
     if (scale_.shows(bar.low) && scale_.shows(bar.high)) {
       far = std::max(far, px(bar.high));
@@ -106,7 +123,7 @@ class BarDrawing {
           px(bar.high)
       );
     }
-    return text + text_at(far + 6, middle + 4.5, "start", "", shown) + "</g>";
+    return text + text_at(far + 6, middle + 4.5, "start", "", shown(bar)) + "</g>";
   }
 
   const Bars& b_;

@@ -1,5 +1,6 @@
 // Lines and points over two axes.
 #include <cmath>
+#include <map>
 
 #include "report/drawing.h"
 
@@ -14,6 +15,46 @@ bool overlap(const Box& a, const Box& b) {
   return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }
 
+// The share of the width that names at the ends of lines may take; longer ones stand below.
+constexpr double kNames = 0.3;
+
+// The places nearest to rising `wanted` ones that are `apart`, from `least` to `most`: what would come too near forms a group,
+// which spreads around its mean.
+std::vector<double> spread(
+    const std::vector<double>& wanted, double apart, double least, double most
+) {
+  struct Group {
+    double first;  // the place of its first member
+    size_t size;
+  };
+  std::vector<Group> groups;
+  for (const double place : wanted) {
+    groups.push_back({place, 1});
+    while (groups.size() > 1) {
+      const Group last = groups.back();
+      Group& before = groups[groups.size() - 2];
+      const double shift = apart * double(before.size);
+      if (before.first + shift <= last.first) break;
+      before.first =
+          (before.first * double(before.size) + (last.first - shift) * double(last.size)) /
+          double(before.size + last.size);
+      before.size += last.size;
+      groups.pop_back();
+    }
+  }
+  std::vector<double> places;
+  for (const Group& g : groups) {
+    for (size_t i = 0; i < g.size; ++i) places.push_back(g.first + apart * double(i));
+  }
+  for (size_t i = places.size(); i-- > 0; most = places[i] - apart)
+    places[i] = std::min(places[i], most);
+  for (double& place : places) {
+    place = std::max(place, least);
+    least = place + apart;
+  }
+  return places;
+}
+
 class Drawing {
  public:
   Drawing(const Chart& chart, Width width)
@@ -26,7 +67,7 @@ class Drawing {
     double longest = 0;
     for (size_t i = 0; i < c_.series.size(); ++i) {
       const Line& s = c_.series[i];
-      longest = std::max(longest, name_width(s.name));
+      if (s.points.size() > 1) longest = std::max(longest, name_width(s.name));
       if (!s.name.empty()) named_.push_back(i);
       for (const Point& p : s.points) {
         xs.push_back(p.x);
@@ -34,8 +75,9 @@ class Drawing {
       }
     }
     const bool narrow = width == Width::narrow;
-    labels_ = c_.labels && !narrow && named_.size() > 1;
-    legend_ = c_.legend || (narrow && named_.size() > 1);
+    const bool room = !narrow && longest <= kNames * units(width);
+    labels_ = c_.labels && room && named_.size() > 1;
+    legend_ = c_.legend || (!room && named_.size() > 1);
     top_ += 18 * double(title_.size() - 1) + 16 * double(y_label_.size() - 1);
     bottom_ = top_ + (narrow ? 220 : 300);
     x_ = make_scale(c_.x, xs, narrow ? 4 : 6);
@@ -43,10 +85,7 @@ class Drawing {
     for (const double tick : y_.ticks)
       left_ = std::max(left_, 14 + text_width(tick_text(c_.y, tick)));
     right_ = units(width) - 20;
-    const bool ends = std::any_of(c_.series.begin(), c_.series.end(), [](const Line& s) {
-      return s.line && s.points.size() > 1;
-    });
-    if (labels_ && ends) right_ = units(width) - std::min(18 + longest, units(width) / 2);
+    if (labels_ && longest > 0) right_ = units(width) - 18 - longest;
   }
 
   std::string draw() {
@@ -150,46 +189,104 @@ class Drawing {
     return text + "</g>";
   }
 
-  // Each name beside its series: the end of a line, the best point of a scatter; moved until it
-  // covers neither a mark nor another name.
-  std::string names() const {
-    std::vector<Box> taken;
+  // What no name may cover: marks, their intervals, the horizontal axis.
+  std::vector<Box> drawn() const {
+    std::vector<Box> taken = {{left_, bottom_ - 1, right_, bottom_ + 1}};
     for (const Line& s : c_.series) {
       for (const Point& p : s.points) {
-        if (s.marks && shown(p))
-          taken.push_back({px(p.x) - 5, py(p.y) - 5, px(p.x) + 5, py(p.y) + 5});
+        if (!s.marks || !shown(p)) continue;
+        const double x = px(p.x), y = py(p.y);
+        taken.push_back({x - 5, y - 5, x + 5, y + 5});
+        if (!s.band && y_.shows(p.low) && y_.shows(p.high))
+          taken.push_back({x - 4, py(p.high), x + 4, py(p.low)});
       }
     }
+    return taken;
+  }
+
+  // The last point that is shown: a name stands beside it.
+  const Point* end_of(const Line& s) const {
+    const Point* end = nullptr;
+    for (const Point& p : s.points) {
+      if (shown(p) && (end == nullptr || p.x >= end->x)) end = &p;
+    }
+    return end;
+  }
+
+  // The series that end furthest to the right, from top to bottom.
+  std::vector<size_t> at_edge() const {
+    std::vector<size_t> list;
+    double edge = 0;
+    for (const size_t i : named_) {
+      const Point* end = end_of(c_.series[i]);
+      if (c_.series[i].points.size() < 2 || end == nullptr || px(end->x) < edge - 1) continue;
+      if (px(end->x) > edge + 1) list.clear();
+      edge = std::max(edge, px(end->x));
+      list.push_back(i);
+    }
+    std::stable_sort(list.begin(), list.end(), [&](size_t a, size_t b) {
+      return end_of(c_.series[a])->y > end_of(c_.series[b])->y;
+    });
+    return list;
+  }
+
+  // Names at the right edge keep the order of their ends.
+  std::map<size_t, Box> edge_places() const {
+    const std::vector<size_t> list = at_edge();
+    std::map<size_t, Box> places;
+    if (list.empty()) return places;
+    std::vector<double> ends;
+    for (const size_t i : list) ends.push_back(py(end_of(c_.series[i])->y));
+    const double x = px(end_of(c_.series[list[0]])->x) + 9;
+    const double most = x < right_ ? bottom_ - 9 : bottom_ - 4;  // inside, above the axis
+    const std::vector<double> middles = spread(ends, 17, top_ - 16, most);
+    for (size_t n = 0; n < list.size(); ++n)
+      places[list[n]] = {
+          x, middles[n] - 8, x + name_width(c_.series[list[n]].name), middles[n] + 8};
+    return places;
+  }
+
+  // Each name beside its series: the end of a line, the best point of a scatter.
+  std::string names() const {
+    std::vector<Box> taken = drawn();
+    const std::map<size_t, Box> edge = edge_places();
+    for (const auto& [i, place] : edge) taken.push_back(place);
     std::string text;
     for (const size_t i : named_) {
       const Line& s = c_.series[i];
-      const Point* end = nullptr;
-      for (const Point& p : s.points) {
-        if (shown(p) && (end == nullptr || p.x >= end->x)) end = &p;
-      }
+      const Point* end = end_of(s);
       if (end == nullptr) continue;
-      const double x = px(end->x), y = py(end->y), w = name_width(s.name);
-      const Box at = free_place(x, y, w, s.line && s.points.size() > 1, taken);
-      taken.push_back(at);
-      const double middle = (at.top + at.bottom) / 2;
-      text += open_series(i);
-      if (std::abs(middle - y) > 14) {
-        const double near = at.left > x ? at.left - 1 : at.right < x ? at.right + 1 : x;
-        text += line_at(x, y, near, middle, "lead");
-      }
-      const bool before = at.right < x;  // it ends at the mark, however wide the font draws it
-      text += text_at(
-          before ? at.right - 1 : at.left + 1,
-          middle + 4.5,
-          before ? "end" : "start",
-          "name",
-          s.name
-      );
-      text += "</g>";
+      const double x = px(end->x), y = py(end->y);
+      const auto found = edge.find(i);
+      const Box at = found != edge.end()
+                         ? found->second
+                         : free_place(x, y, name_width(s.name), s.points.size() > 1, taken);
+      if (found == edge.end()) taken.push_back(at);
+      text += name_at(i, at, x, y);
     }
     return text;
   }
 
+  // A name, with a line to its point (x, y) if it had to move.
+  std::string name_at(size_t i, const Box& at, double x, double y) const {
+    const double middle = (at.top + at.bottom) / 2;
+    std::string text = open_series(i);
+    if (std::abs(middle - y) > 14) {
+      const double near = at.left > x ? at.left - 1 : at.right < x ? at.right + 1 : x;
+      text += line_at(x, y, near, middle, "lead");
+    }
+    const bool before = at.right < x;  // it ends at the mark, however wide the font draws it
+    text += text_at(
+        before ? at.right - 1 : at.left + 1,
+        middle + 4.5,
+        before ? "end" : "start",
+        "name",
+        c_.series[i].name
+    );
+    return text + "</g>";
+  }
+
+  // The free place that is nearest to a mark; beside the end of a line only to its right.
   Box free_place(double x, double y, double w, bool line, const std::vector<Box>& taken) const {
     const double h = 16;
     const auto box = [&](double left, double middle) {

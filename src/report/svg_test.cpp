@@ -94,6 +94,38 @@ TEST(Svg, NamesStandApart) {
   for (size_t i = 1; i < places.size(); ++i) EXPECT_GE(places[i] - places[i - 1], 16);
 }
 
+// Names stand in the order in which their lines end, also where they had to move.
+TEST(Svg, NamesKeepTheOrderOfTheirEnds) {
+  Chart chart{"t", {"x"}, {"y"}, {}};
+  const std::vector<std::pair<const char*, double>> ends = {
+      {"third", .02}, {"second", .03}, {"last", 0}, {"first", 1}, {"fourth", .01}};
+  for (const auto& [name, y] : ends) chart.series.push_back({name, {{0, .5}, {1, y}}});
+  const std::string picture = svg(chart);
+  double before = 0;
+  for (const char* name : {"first", "second", "third", "fourth", "last"}) {
+    const size_t at = picture.find(std::string("class=\"name\">") + name);
+    ASSERT_NE(at, std::string::npos) << name;
+    const double y = std::stod(picture.substr(picture.rfind(" y=\"", at) + 4));
+    EXPECT_GE(y, before + 16) << name;
+    before = y;
+  }
+  EXPECT_LE(before, 360);  // above the ticks
+}
+
+// Texts after bars take room only where a bar reaches that far.
+TEST(Svg, BarsUseTheWidth) {
+  Bars bars{"t", {.label = "place", .low = -1.5, .high = 1.5}, {{"a", -.5}, {"b", .1}}};
+  for (Bars::Bar& bar : bars.bars) bar.text = "a text of forty letters, at least so many";
+  const std::string picture = svg(bars);
+  const size_t tick = picture.find(">1</text>");
+  ASSERT_NE(tick, std::string::npos);
+  EXPECT_GE(std::stod(picture.substr(picture.rfind("<text x=\"", tick) + 9)), 500);
+  for (size_t at = 0; (at = picture.find(bars.bars[0].text, at)) != std::string::npos; ++at) {
+    const double left = std::stod(picture.substr(picture.rfind("<text x=\"", at) + 9));
+    if (picture[at - 1] == '>') EXPECT_LE(left + 7.4 * 41, 800);
+  }
+}
+
 // The names beside lines are bold: a wide font takes 9.2 units for a letter of 13 px.
 TEST(Svg, NamesAreNotCutOff) {
   const std::string name = "conv:kind=dense gla";
@@ -104,6 +136,27 @@ TEST(Svg, NamesAreNotCutOff) {
   const size_t at = picture.find(">" + name + "<"), open = picture.rfind("<text x=\"", at);
   ASSERT_NE(at, std::string::npos);
   EXPECT_LE(std::stod(picture.substr(open + 9)) + 9.2 * double(name.size()), 800);
+}
+
+// Names that would take a third of the width stand in a legend below, and the chart keeps all of it.
+TEST(Svg, LongNamesStandBelow) {
+  Chart chart{"t", {"step"}, {"loss"}, {}};
+  chart.series.push_back({"taylor:order=2,position.kind=none", {{0, 0}, {1, 1}}});
+  chart.series.push_back({"softmax:position.kind=none", {{0, .5}, {1, .2}}});
+  const auto right_end = [](const std::string& picture) {
+    const size_t kind = picture.rfind("class=\"axis\""), open = picture.rfind("x2=\"", kind);
+    return std::stod(picture.substr(open + 4));
+  };
+  const std::string below = svg(chart);
+  EXPECT_GE(right_end(below), 700);
+  EXPECT_EQ(below.find("class=\"name\""), std::string::npos);
+  EXPECT_NE(below.find(">taylor:order=2,position.kind=none<"), std::string::npos);
+  // Marks have their names beside them in the chart; only what ends at its right edge needs a margin.
+  for (Line& line : chart.series) line.points.resize(1);
+  chart.series.push_back({"chance", {{0, .1}, {1, .1}}});
+  const std::string beside = svg(chart);
+  EXPECT_GE(right_end(beside), 650);
+  EXPECT_EQ(count(beside, "class=\"name\""), 3u);
 }
 
 // On a phone the last tick of an axis of bytes is not cut off, and a fixed end of an axis stays where one value is all there is.

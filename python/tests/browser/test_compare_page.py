@@ -139,6 +139,8 @@ def test_tints_differ(browser: Browser, tmp_path: Path) -> None:
         browser.media(scheme)
         browser.open(tmp_path / "tints.html")
         *colours, ground = browser.run(read)
+        nearest = min((distance(colours[3 * a], colours[3 * b]), a, b) for a in range(24) for b in range(a))
+        assert nearest[0] >= 0.06, (scheme, nearest)  # of two mixers
         for slot in range(24):
             plain, first, second = colours[3 * slot:3 * slot + 3]
             assert all(contrast(one, ground) >= 3 for one in (plain, first, second)), (scheme, slot)

@@ -39,9 +39,10 @@ def test_verdict_first_and_every_claim_last(browser: Browser, page: Path) -> Non
 def test_arms_sort_by_number(browser: Browser, page: Path) -> None:
     browser.size(1100, 800)
     browser.open(page)
+    browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
     buttons = browser.run("[...document.querySelectorAll('th button')].map(b => b.textContent)")
     browser.click("th button", buttons.index("value"))
-    values = browser.run("[...document.querySelectorAll('table.sorts')[0].tBodies[0].rows]"
+    values = browser.run("[...document.querySelectorAll('table.sorts')[1].tBodies[0].rows]"
                          ".map(row => Number(row.cells[1].textContent))")
     assert values == sorted(values) and values[0] == 0 and values[-1] == 3
 

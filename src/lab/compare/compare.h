@@ -145,6 +145,7 @@ struct CompareResult {
   double seconds = 0;
   int64_t runs_read = 0;  // that had finished before
   Origin origin;          // the command, commit, seeds, device and date that made it
+  bool of_single_runs() const { return options.mixers.empty(); }  // of `horner train`, see `gather`
   Json json() const;
 };
 

@@ -125,6 +125,9 @@ TEST(Compare, OneLearningRateForAllIsSaid) {
   sum_up(r);
   const std::string said = "one learning rate, 0.001; gla may do better with another: --lr_grid ";
   EXPECT_NE(warnings(r).back().find(said), std::string::npos) << warnings(r).back();
+  r.options.mixers.clear();  // runs of `horner train`, which has no grid
+  EXPECT_TRUE(warnings(r).back().ends_with("with another: train it again with --optim.lr 0.00025."))
+      << warnings(r).back();
   for (CompareRun& run : r.runs) run.lr = run.mixer == "gla" ? 2e-3 : 1e-3;
   sum_up(r);
   for (const std::string& warning : warnings(r))

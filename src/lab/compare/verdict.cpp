@@ -80,6 +80,13 @@ std::string smallest_state(const CompareResult& r, const CompareRow& reference) 
   );
 }
 
+// How a mixer gets other learning rates. A report of `horner train` has runs of one rate each, and no grid.
+std::string other_rates(const CompareResult& r) {
+  const double lr = r.rows[0].lr;
+  return r.of_single_runs() ? fmt::format("train it again with --optim.lr {:g}", lr / 4)
+                            : fmt::format("--lr_grid {:g},{:g},{:g}", lr / 4, lr / 2, lr);
+}
+
 // Where all mixers were trained with one learning rate: a worse one may only want another.
 std::string shared_rate(const CompareResult& r) {
   std::vector<std::string> worse;
@@ -91,13 +98,10 @@ std::string shared_rate(const CompareResult& r) {
   }
   if (worse.empty()) return "";
   return fmt::format(
-      "All mixers were trained with one learning rate, {:g}; {} may do better with another: "
-      "--lr_grid {:g},{:g},{:g}.",
+      "All mixers were trained with one learning rate, {:g}; {} may do better with another: {}.",
       r.rows[0].lr,
       joined(worse),
-      r.rows[0].lr / 4,
-      r.rows[0].lr / 2,
-      r.rows[0].lr
+      other_rates(r)
   );
 }
 
@@ -169,9 +173,10 @@ std::vector<std::string> warnings(const CompareResult& r) {
   }
   for (const auto& [note, mixers] : edges)
     list.push_back(fmt::format(
-        "{}: the best learning rate is the {}; a wider --lr_grid may do better.",
+        "{}: the best learning rate is the {}; {} may do better.",
         joined(mixers),
-        note
+        note,
+        r.of_single_runs() ? "one beyond it" : "a wider --lr_grid"
     ));
   for (const CompareRow& row : r.rows) {
     if (std::abs(row.budget_mismatch) > 0.01)

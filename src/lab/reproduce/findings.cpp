@@ -75,7 +75,7 @@ Finding judged_again(Finding f, const Paper& paper) {
   return f;
 }
 
-// By claim, then scale gpu before cpu; findings of other claims are dropped.
+// By claim, then full scale before small; findings of other claims are dropped.
 void in_order(const Paper& paper, std::vector<Finding>& findings) {
   std::vector<Finding> list;
   for (const Claim& claim : paper.claims) {

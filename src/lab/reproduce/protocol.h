@@ -35,7 +35,7 @@ struct Protocol {
   double chance = 0;               // the score of guessing; 0: there is no such plateau
   bool bimodal =
       true;  // with a plateau: a seed learns the task or does not. false: seeds differ little, as with a few classes
-  double chance_cpu = 0;  // the same at scale cpu, where the task may be smaller; 0: as `chance`
+  double chance_cpu = 0;  // the same at small scale, where the task may be smaller; 0: as `chance`
   std::vector<std::string> guessing = {};  // arms of which the paper reports that they guess
   double solved =
       0;  // the score from which a seed counts as solved; 0: 0.99 of the best seed of all arms, itself 0.9 at least

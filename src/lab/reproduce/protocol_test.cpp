@@ -287,7 +287,7 @@ TEST(Protocol, AnArmThatHasNotBegunIsNoEvidence) {
       judge({E::above, "guesses", "learns"}, rows, protocol).reason,
       "guesses has not begun to learn: no seed is far from guessing (0.125)"
   );
-  // The task may be smaller at scale cpu: 0.13 is above 1/32 and not above 1/8.
+  // The task may be smaller at small scale: 0.13 is above 1/32 and not above 1/8.
   Claim claim = claim_of({{E::above, "learns", "guesses"}}, {.seeds = 4, .chance = 1.0 / 64});
   claim.protocol.chance_cpu = 0.125;
   EXPECT_EQ(judge_all(claim, rows).at(0).verdict, Verdict::holds);

@@ -98,7 +98,7 @@ struct Claim {
   std::string mended = {};
   std::string prints = {};  // the paper's number for the claim, in a few words
   std::map<std::string, std::string> printed = {};  // its numbers for arms
-  double seconds = 0;  // that `measure` takes at scale gpu, if it is long
+  double seconds = 0;  // that `measure` takes at full scale, if it is long
   int64_t first_seed =
       0;  // 1000: its measure was chosen after a look at seeds 0, 1, .., which are never judged again
   size_t headline = 0;  // the expectation that stands for the claim in a table of all claims
@@ -106,7 +106,7 @@ struct Claim {
 };
 
 // The whole table of a claim. Rows that every trained claim has: task, data, model, positions, start, steps, optimiser,
-// learning rates, test, seeds, and at scale gpu cost.
+// learning rates, test, seeds, and at full scale cost.
 std::vector<Setting> settings_of(const Claim& claim, Effort scale);
 
 struct Paper {
@@ -170,7 +170,7 @@ struct ReproduceOptions {
 
   template <class Visitor>
   void visit(Visitor&& visit) {
-    visit("scale", scale, "small models on a CPU, or larger ones on a GPU", {"cpu", "gpu"});
+    visit("scale", scale, "cpu: small scale, models for a CPU; gpu: full scale", {"cpu", "gpu"});
     visit("claim", claim, "claims to test; empty: all of the papers");
     visit("seeds", seeds, "paired seeds, looked at once; 0: as the claim says");
     visit("steps", steps, "optimiser steps of every run; 0: as the claim says");
@@ -194,7 +194,7 @@ struct Reproduction {
   // Adds the findings of an earlier file, for other claims or the other scale, in the order of the paper. They are judged again
   // by their scores.
   void add(const Json& earlier);
-  // Adds an untested finding for every claim that has none, with its settings at scale gpu and what a test would cost.
+  // Adds an untested finding for every claim that has none, with its settings at full scale and what a test would cost.
   void add_missing();
 };
 

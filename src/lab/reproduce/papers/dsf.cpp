@@ -123,7 +123,7 @@ Paper dsf_paper() {
     c.mended = kMended;
     return c;
   };
-  const std::string sizes = "T = 128, 16 pairs, D = 64 (scale cpu: 64, 4)";
+  const std::string sizes = "T = 128, 16 pairs, D = 64 (small scale: 64, 4)";
   Claim linear_claim = claim(
       "families linear",
       "At an equal state normalised attention is far above linear attention",

@@ -161,7 +161,7 @@ Paper luna_paper() {
   Claim text = claim(
       "reviews",
       "On the arena's own text, IMDb as bytes, learned features beat fixed ones and softmax",
-      "IMDb as bytes, scale gpu: 4000, scale cpu: 256, both directions",
+      "IMDb as bytes, full scale: 4000, small scale: 256, both directions",
       beats,
       reviews,
       {{"task", "LRA Text: IMDb as bytes, 4000 tokens"},
@@ -182,7 +182,7 @@ Paper luna_paper() {
           claim(
               "images",
               "Learned features beat fixed ones at equal size",
-              "grey CIFAR-10, scale gpu: pixel by pixel, scale cpu: patches of 4 x 4, both "
+              "grey CIFAR-10, full scale: pixel by pixel, small scale: patches of 4 x 4, both "
               "directions",
               beats,
               images,
@@ -197,7 +197,7 @@ Paper luna_paper() {
           claim(
               "expressions",
               "On ListOps learned features are at softmax's level",
-              "ListOps, scale gpu: 500 to 2000 tokens, scale cpu: 10 to 128, both directions",
+              "ListOps, full scale: 500 to 2000 tokens, small scale: 10 to 128, both directions",
               {{E::above, "LUNA", "softmax", -0.02}, {E::above, "LUNA", "Performer", -0.02}},
               expressions,
               {{"task", "LRA ListOps, 500 to 2000 tokens"},

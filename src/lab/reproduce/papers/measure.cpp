@@ -75,9 +75,9 @@ Paper measure_paper() {
       "training",
       "Trained by SGD, softmax attention ends with the risk of linear attention if prompts are "
       "long",
-      "one layer, separate Wq, Wk, Wv, Wo, d = 5, noise 0.1, SGD 1e-3 on 128 fresh prompts; scale "
-      "gpu: L = 10 "
-      "to 1000, 60,000 steps (the paper: 300,000); scale cpu: L = 10 and 300, 20,000 steps",
+      "one layer, separate Wq, Wk, Wv, Wo, d = 5, noise 0.1, SGD 1e-3 on 128 fresh prompts; full "
+      "scale: L = 10 to 1000, 60,000 steps (the paper: 300,000); small scale: L = 10 and 300, "
+      "20,000 steps",
       "value",
       {{E::above, "gap, short prompts", "gap, long prompts"},
        {E::under, "gap, long prompts", "", 0.1}},
@@ -85,7 +85,7 @@ Paper measure_paper() {
   trained.measure = training;
   trained.seconds = 220;
   // "As a share of what was learned" was chosen after a run on seed 0. On seeds 1000 to 1003 linear attention itself had not
-  // learned after 4000 steps at scale cpu.
+  // learned after 4000 steps at small scale.
   trained.first_seed = 3000;
   trained.prints = "figures: the curves of softmax and linear attention meet as L grows";
   return {

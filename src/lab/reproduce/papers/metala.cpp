@@ -224,7 +224,7 @@ Paper metala_paper() {
   Claim recalled{
       "recall",
       "MetaLA recalls better than GLA and Based; attention is above 99 %",
-      "MQAR, T = 128, 32 pairs, D = 64 (scale cpu: 64, 4), states of 2048 to 3240 numbers",
+      "MQAR, T = 128, 32 pairs, D = 64 (small scale: 64, 4), states of 2048 to 3240 numbers",
       "test/accuracy",
       {{E::reaches, "softmax", "", 0.95},  // of most seeds
        {E::above, "MetaLA", "GLA"},
@@ -251,7 +251,7 @@ Paper metala_paper() {
   beside.name = "recall of Mamba";
   beside.says = "MetaLA recalls better than Mamba";
   beside.setting =
-      "the runs of `recall` and one more arm; Mamba is Mamba-2 at scale cpu, S6 at scale gpu";
+      "the runs of `recall` and one more arm; Mamba is Mamba-2 at small scale, S6 at full scale";
   beside.expects = {{E::above, "MetaLA", "Mamba"}};
   beside.arms = beside_mamba;
   beside.revision = 1;
@@ -262,7 +262,7 @@ Paper metala_paper() {
   longer.name = "long recall";
   longer.says =
       "MetaLA recalls 80 pairs in 512 tokens, the better the wider; Mamba none, attention all";
-  longer.setting = "MQAR, T = 512, 80 pairs, D = 128 and 64 (scale cpu: 64, 4, D = 64 and 32)";
+  longer.setting = "MQAR, T = 512, 80 pairs, D = 128 and 64 (small scale: 64, 4, D = 64 and 32)";
   longer.expects = {
       {E::above, "MetaLA", "Mamba"},
       {E::above, "MetaLA", "MetaLA, half the width"},
@@ -281,8 +281,8 @@ Paper metala_paper() {
   Claim mad{
       "mad",
       "On MAD's tasks MetaLA is above GLA and Mamba in recall, noisy recall and selective copying",
-      "three of MAD's tasks at their base difficulty; Mamba is Mamba-2 at scale cpu, S6 at scale "
-      "gpu",
+      "three of MAD's tasks at their base difficulty; Mamba is Mamba-2 at small scale, S6 at full "
+      "scale",
       "test/accuracy",
       {{E::above, "recall, MetaLA", "recall, GLA"},
        {E::above, "noisy recall, MetaLA", "noisy recall, GLA"},

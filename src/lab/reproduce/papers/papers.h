@@ -19,7 +19,7 @@ inline const Protocol kText = {.seeds = 4, .most = 12, .rates = kRates};
 // Multi-query recall of `pairs` pairs in T tokens: a causal convolution, then the mixer.
 TrainOptions recall(Effort scale, const std::string& mixer, int64_t T = 128, int64_t pairs = 24);
 // Multi-query recall as zoology trains it: two mixers, no convolution, tied embedding, LayerNorm, N(0, 0.02) with smaller
-// outputs, vocabulary 8192, 6000 steps of 32,768 tokens at scale gpu. Learned positions of the model if `positions`.
+// outputs, vocabulary 8192, 6000 steps of 32,768 tokens at full scale. Learned positions of the model if `positions`.
 TrainOptions zoology(
     Effort scale,
     const std::string& mixer,
@@ -27,7 +27,7 @@ TrainOptions zoology(
     int64_t pairs = 16,
     bool positions = false
 );
-// 64 tokens and 4 pairs at scale cpu, where the settings above take too long.
+// 64 tokens and 4 pairs at small scale, where the settings above take too long.
 struct Recall {
   int64_t T, pairs;
 };

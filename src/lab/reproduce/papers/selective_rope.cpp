@@ -168,7 +168,7 @@ Paper selective_rope_paper() {
   Claim recalled{
       "recall",
       "On MQAR selective rotation beats RoPE, which beats no position (GLA)",
-      "T = 256, 16 pairs, D = 64, two layers of GLA (scale cpu: 64, 4)",
+      "T = 256, 16 pairs, D = 64, two layers of GLA (small scale: 64, 4)",
       "test/accuracy",
       {{E::above, "selective", "RoPE"}, {E::above, "RoPE", "none"}},
       {.seeds = 6, .most = 12, .rates = kFourRates, .chance = 1.0 / 16, .chance_cpu = 0.25},
@@ -186,7 +186,7 @@ Paper selective_rope_paper() {
   recalled.prints = "a figure: selective > RoPE > none";
   Claim longer = recalled;
   longer.name = "long recall";
-  longer.setting = "T = 512, 64 pairs, two layers of GLA (scale cpu: 64, 4)";
+  longer.setting = "T = 512, 64 pairs, two layers of GLA (small scale: 64, 4)";
   longer.protocol.chance = 1.0 / 64;
   longer.arms = long_mqar;
   longer.revision = 1;
@@ -216,7 +216,7 @@ Paper selective_rope_paper() {
       "state tracking",
       "One layer of GLA with selective rotation learns to swap (S2 = Z2) and extrapolates; without "
       "position and with RoPE it fails at the training length",
-      "running products in Z2, trained on 64 steps (scale cpu: 32), tested on 256",
+      "running products in Z2, trained on 64 steps (small scale: 32), tested on 256",
       "test_T256/accuracy",
       {{E::solves, "selective", "", 0.5}, {E::fails, "RoPE", "", 0.5}, {E::fails, "none", "", 0.5}},
       {.seeds = 9,  // 9 of 9 and 0 of 9 decide; 4 seeds that agree could not
@@ -243,7 +243,7 @@ Paper selective_rope_paper() {
   Claim thirds{
       "thirds",
       "Two layers of DeltaNet with selective rotation solve A3 = Z3 at the training length",
-      "running sums modulo 3, trained and tested on 128 steps (scale cpu: 32)",
+      "running sums modulo 3, trained and tested on 128 steps (small scale: 32)",
       "test/accuracy",
       {{E::solves, "selective", "", 0.5}},
       {.seeds = 9, .rates = {0.5, 1, 2}, .chance = 1.0 / 3, .solved = 0.9},
@@ -271,7 +271,7 @@ Paper selective_rope_paper() {
       "With selective rotation a copy learned on short strings extends to longer ones; with RoPE "
       "not",
       "the string, a bar, the string again, read as it is written; 2 to 16 letters in training "
-      "(scale cpu: 2 to 8), 64 in the test, GLA; selective with gate and bias",
+      "(small scale: 2 to 8), 64 in the test, GLA; selective with gate and bias",
       "test_T131/accuracy",
       {{E::solves, "selective", "", 0.5},
        {E::more_often, "selective", "RoPE"},

@@ -6,7 +6,7 @@
 namespace horner {
 namespace {
 
-// 128, 512 and 2048 by 32, at scale gpu by 16.
+// 128, 512 and 2048 by 32, at full scale by 16.
 struct Windows {
   int64_t least, middle, most;
 };
@@ -57,7 +57,7 @@ std::vector<Arm> needles(Effort scale) {
       {"stochastic", stochastic(o, least, most)}};
 }
 
-// At scale gpu the text is 8 times as long as the long window, as in the paper.
+// At full scale the text is 8 times as long as the long window, as in the paper.
 std::vector<Arm> text(Effort scale) {
   TrainOptions pure = as_xlstm(language(scale, {"mlstm"}));
   if (scale == Effort::gpu) {
@@ -150,7 +150,7 @@ Paper swax_paper() {
   Claim losses{
       "text",
       "Loss: stochastic < long window < short window < pure mLSTM",
-      "bytes of text, windows 4, 16 and 64, at scale gpu 8, 32 and 128 in 1024 bytes; the "
+      "bytes of text, windows 4, 16 and 64, at full scale 8, 32 and 128 in 1024 bytes; the "
       "stochastic "
       "one the shortest or the longest",
       "test/loss",
@@ -185,9 +185,8 @@ Paper swax_paper() {
       "Far beyond the window a short window recalls better than a long one, and a stochastic one "
       "as "
       "well as the short",
-      "scale gpu: a needle among 128 tokens in training, among 512 in the test, windows 8 and 64; "
-      "scale "
-      "cpu: 32, 512, windows 4 and 16",
+      "full scale: a needle among 128 tokens in training, among 512 in the test, windows 8 and 64; "
+      "small scale: 32, 512, windows 4 and 16",
       "test_T512/accuracy",
       {{E::above, "short window", "long window"},
        {E::above, "stochastic", "long window"},

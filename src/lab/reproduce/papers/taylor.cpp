@@ -323,7 +323,8 @@ Paper taylor_paper() {
           claim(
               "lengths",
               "The norm costs nothing at four times the length either (1024 to 4096 tokens)",
-              "bytes of text, scale gpu: 512 and 4096 bytes, scale cpu: 64 and 256, as many bytes "
+              "bytes of text, full scale: 512 and 4096 bytes, small scale: 64 and 256, as many "
+              "bytes "
               "a step",
               {{E::above, "norm l2, long", "softmax, long", -0.01},
                {E::above, "norm l2, short", "softmax, short", -0.01}},
