@@ -5,7 +5,7 @@
 #include "nn/fused/kernels.h"
 #include "nn/fused/pointwise.h"
 #include "nn/head_loss/head_loss.h"
-#include "nn/inline_sums.h"
+#include "nn/inline_sums/inline_sums.h"
 #include "nn/position/rotate.h"
 #include "nn/selective_scan.h"
 #include "nn/short_conv.h"

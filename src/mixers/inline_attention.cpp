@@ -8,7 +8,7 @@
 #include "core/check.h"
 #include "nn/heads.h"
 #include "nn/initial_values.h"
-#include "nn/inline_sums.h"
+#include "nn/inline_sums/inline_sums.h"
 #include "nn/linears.h"
 #include "nn/parameter.h"
 #include "nn/precision.h"

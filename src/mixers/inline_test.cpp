@@ -1,5 +1,5 @@
-// InLine attention on a GPU in bf16 by its kernels, whose op reads bf16 where the plain operations under autocast read fp32: at
-// most twice their error and 1 % of the value, which is what rounding q, k and v costs every mixer.
+// InLine attention on a GPU in bf16 by its kernels, whose op reads bf16 where the plain operations under autocast read fp32. The
+// output errs at most twice as much, as the contract asks; of gradients 1 % may come on top, from rounding q, k and v once more.
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/autocast_mode.h>
@@ -71,7 +71,7 @@ TEST(InlineMixerCuda, KernelsErrAsThePlainOperations) {
         const double size = only_rounding
                                 ? exact[size_t(matrix)].norm().item<double>() / std::sqrt(128.)
                                 : exact[i].norm().item<double>();
-        EXPECT_LE(error(got), 2 * error(plain) + 1e-2 * size + 1e-6)
+        EXPECT_LE(error(got), 2 * error(plain) + (i == 0 ? 1e-3 : 1e-2) * size + 1e-6)
             << settings << ", T " << T << ", " << names[i];
         EXPECT_TRUE(got[i].equal(again[i])) << settings << ", T " << T << ", " << names[i];
       }

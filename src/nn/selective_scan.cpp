@@ -59,11 +59,12 @@ SelectiveKernels& selective_kernels() {
 
 bool can_scan(const Selective& x) {
   const bool type = x.u.scalar_type() == at::kFloat || x.u.scalar_type() == at::kBFloat16;
+  const at::ScalarType step = x.z.defined() ? x.u.scalar_type() : at::kFloat;
   const bool gate =
       !x.z.defined() || (x.z.scalar_type() == x.u.scalar_type() && x.D.scalar_type() == at::kFloat);
   return gate && x.u.size(2) % kVector == 0 && x.u.is_cuda() && has_memory(x.u) && type &&
          selective_kernels().forward != nullptr && x.u.numel() > 0 && x.A.size(1) == kStates &&
-         x.dt.scalar_type() == at::kFloat;
+         x.dt.scalar_type() == step;
 }
 
 Scanned selective_scan(const Selective& x) {

@@ -32,7 +32,8 @@ __device__ void finish_products(Product& x, Product& y) {
 // A barrier for all threads of the block, which may be on different code paths.
 __device__ void block_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kBlock) : "memory"); }
 
-// Each row of d times its factor. Then x_t.d_t with the rows x of a tile, into sums.
+// Each row of d times its factor. Then x_t.d_t with the rows x of a tile, into sums, if these are wanted.
+template <bool kSums>
 __device__ void weigh_rows(
     Product& d,
     const float* factors,
@@ -49,13 +50,17 @@ __device__ void weigh_rows(
     float sum = 0.f;
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
+      if constexpr (!kSums) {
+        d[n][2 * half] *= f, d[n][2 * half + 1] *= f;
+        continue;
+      }
       const uint32_t two = *reinterpret_cast<const uint32_t*>(tile + tile_offset(t, n) + 4 * me.i);
       float* x = d[n] + 2 * half;
       x[0] *= f, x[1] *= f;
       sum += x[0] * low_half(two) + x[1] * high_half(two);
     }
     sum = quad_sum(sum);
-    if (me.i == 0) sums[t] = sum;
+    if (kSums && me.i == 0) sums[t] = sum;
   }
 }
 
@@ -83,9 +88,23 @@ __device__ void store_rows(
   }
 }
 
+// A round of sums over the rows of a warp: a lane gives half of its columns to another lane, and adds up the other half. After
+// rounds of 8, 4 and 2, lanes of row r have the sums of columns 2 r and 2 r + 1 of 16.
+template <int kHalf>
+__device__ void add_halves(float (&columns)[16], const Place& me) {
+  const bool upper = me.lane & (2 * kHalf);
+#pragma unroll
+  for (int j = 0; j < kHalf; ++j) {
+    const float give = upper ? columns[j] : columns[j + kHalf];
+    const float own = upper ? columns[j + kHalf] : columns[j];
+    columns[j] = own + __shfl_xor_sync(~0u, give, 2 * kHalf);
+  }
+}
+
 // Writes M * W b, the gradient of the scores, to its tile. Also sums F = M * X * W (X: the scores) over rows (times b) and over
-// columns; F_tt is stored apart. strict: only s < t, with a negative sign.
-template <int kKeys, int kValues>
+// columns; F_tt is stored apart. strict: only s < t, with a negative sign. Without decays M is 1, and sums over rows, which only
+// the gradient of decays reads, are left out.
+template <bool kDecay, int kKeys, int kValues>
 __device__ void score_gradient(
     Memory<kKeys, kValues>& m,
     const Product& X,
@@ -97,22 +116,23 @@ __device__ void score_gradient(
     const Place& me
 ) {
   const float late[2] = {m.G[16 * stripe + me.r], m.G[16 * stripe + me.r + 8]};
-  float rows[2] = {};
+  float rows[2] = {}, columns[16] = {};
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
     const int first = 8 * n + 2 * me.i;
     const float2 G = *reinterpret_cast<const float2*>(m.G + first);
     const float2 b = *reinterpret_cast<const float2*>(m.b + first);
-    float columns[2] = {}, w[4];
+    float w[4];
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int t = 16 * stripe + me.r + 8 * (e / 2), s = first + e % 2;
       const bool there = strict ? s < t : s <= t;
-      const float decay = exp2_fast(late[e / 2] - (e % 2 ? G.y : G.x)) * scale;
+      const float decay = kDecay ? exp2_fast(late[e / 2] - (e % 2 ? G.y : G.x)) * scale : scale;
       const float gradient = there ? decay * W[n][e] : 0.f;
       const float F = gradient * X[n][e], beta = e % 2 ? b.y : b.x;
       w[e] = gradient * beta;
-      if (s < t) columns[e % 2] += F, rows[e / 2] += F * beta;
+      if (s < t) columns[2 * n + e % 2] += F;
+      if (kDecay && s < t) rows[e / 2] += F * beta;
       if (s == t && !strict) m.F_same[t] = F;
     }
 #pragma unroll
@@ -121,15 +141,14 @@ __device__ void score_gradient(
       *reinterpret_cast<uint32_t*>(tile + tile_offset(t, n) + 4 * me.i) =
           pack(w[2 * half], w[2 * half + 1]);
     }
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-#pragma unroll
-      for (int d = 4; d < 32; d *= 2) columns[e] += __shfl_xor_sync(~0u, columns[e], d);
-      if (me.r == 0) m.F_columns[stripe + 4 * strict][first + e] = columns[e];
-    }
   }
+  add_halves<8>(columns, me);
+  add_halves<4>(columns, me);
+  add_halves<2>(columns, me);
+  *reinterpret_cast<float2*>(m.F_columns[stripe + 4 * strict] + 8 * me.r + 2 * me.i) = {
+      columns[0], columns[1]};
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; kDecay && half < 2; ++half) {
     const float sum = quad_sum(rows[half]);
     if (me.i == 0) m.F_rows[strict][16 * stripe + me.r + 8 * half] = sum;
   }
@@ -190,18 +209,17 @@ __device__ __forceinline__ void load(
   if (me.lane == 0) m.kept = exp2_fast(d.all);
 }
 
-// Which 64 keys of dq or dk a group of warps owns. With 64 keys, groups 1 and 3 compute the same as groups 0 and 2, and do
-// not store it.
+// Which 64 keys of dq or dk a group of warps owns. With 64 keys, groups 1 and 3 own none.
 template <int kKeys>
 struct Part {
-  int group, stripe, part, tile;
+  int group, stripe, tile;
   __device__ explicit Part(const Place& me)
-      : group(me.warp / 4), stripe(me.warp % 4), part(group % 2), tile(part % (kKeys / 64)) {}
-  __device__ bool stores() const { return part == tile; }
+      : group(me.warp / 4), stripe(me.warp % 4), tile(group % 2) {}
+  __device__ bool any() const { return tile < kKeys / 64; }
 };
 
 // Groups 0 and 1: dP and D with their sums, then dq = e^G (dO S^T) + dP K.
-template <int kKeys, int kValues>
+template <bool kDecay, int kKeys, int kValues>
 __device__ __forceinline__ void compute_dq(
     Memory<kKeys, kValues>& m,
     const DeltaChunks& p,
@@ -220,25 +238,28 @@ __device__ __forceinline__ void compute_dq(
       y, second ? shared_address(m.dv) : out, shared_address(m.error), false, reader, me
   );
   finish_products(x, y);
-  score_gradient(m, x, y, second ? m.D : m.dP, second ? -1.f : p.scale, second, own.stripe, me);
+  score_gradient<kDecay>(
+      m, x, y, second ? m.D : m.dP, second ? -1.f : p.scale, second, own.stripe, me
+  );
   show_tiles();
+  if (!own.any()) return block_sync();
   begin_products();
   multiply_tiles<false, true, kValues / 16>(
       x, out, shared_address(m.S[own.tile]), false, reader, me
   );
   finish_products(x, x);
-  weigh_rows(x, m.read, p.scale, m.q[own.tile], m.rho[own.part], own.stripe, me);
+  weigh_rows<kDecay>(x, m.read, p.scale, m.q[own.tile], m.rho[own.tile], own.stripe, me);
   block_sync();
   begin_products();
   multiply_tiles<false, true, 4>(
       x, shared_address(m.dP), ks + own.tile * kTileBytes, true, reader, me
   );
   finish_products(x, x);
-  if (own.stores()) store_rows(x, p.dq, c, h, 64 * own.tile, p.K, own.stripe, me);
+  store_rows(x, p.dq, c, h, 64 * own.tile, p.K, own.stripe, me);
 }
 
 // Groups 2 and 3: dk = b e^{G_C-G} (E Z^T) - e^G (dV S^T) + dP^T Q + (D + D^T) K.
-template <int kKeys, int kValues>
+template <bool kDecay, int kKeys, int kValues>
 __device__ __forceinline__ void compute_dk(
     Memory<kKeys, kValues>& m,
     const DeltaChunks& p,
@@ -248,6 +269,7 @@ __device__ __forceinline__ void compute_dk(
     const Reader& reader,
     const Place& me
 ) {
+  if (!own.any()) return block_sync();
   const uint32_t dP = shared_address(m.dP), D = shared_address(m.D);
   const uint32_t q = shared_address(m.q) + own.tile * kTileBytes;
   const uint32_t k = shared_address(m.k) + own.tile * kTileBytes;
@@ -260,8 +282,8 @@ __device__ __forceinline__ void compute_dk(
       y, shared_address(m.dv), shared_address(m.S[own.tile]), false, reader, me
   );
   finish_products(x, y);
-  weigh_rows(x, m.until, 1.f, m.k[own.tile], m.kappa[own.part], own.stripe, me);
-  weigh_rows(y, m.read, -1.f, m.k[own.tile], m.rho[2 + own.part], own.stripe, me);
+  weigh_rows<true>(x, m.until, 1.f, m.k[own.tile], m.kappa[own.tile], own.stripe, me);
+  weigh_rows<kDecay>(y, m.read, -1.f, m.k[own.tile], m.rho[2 + own.tile], own.stripe, me);
   const float b[2] = {m.b[16 * own.stripe + me.r], m.b[16 * own.stripe + me.r + 8]};
 #pragma unroll
   for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + y[e / 4][e % 4];
@@ -271,7 +293,7 @@ __device__ __forceinline__ void compute_dk(
   multiply_tiles<false, true, 4>(x, D, k, true, reader, me);
   multiply_tiles<true, true, 4>(x, D, k, true, reader, me);
   finish_products(x, x);
-  if (own.stores()) store_rows(x, p.dk, c, h, 64 * own.tile, p.K, own.stripe, me);
+  store_rows(x, p.dk, c, h, 64 * own.tile, p.K, own.stripe, me);
 }
 
 // <Z, S>, one share per warp.
@@ -290,7 +312,7 @@ __device__ __forceinline__ void sum_flow(Memory<kKeys, kValues>& m, const Place&
 }
 
 // One warp: dbeta = kappa + column sums of F, dg = sum_{t>=i} rho_t + sum_{s<i} inner_s + e^{G_C} <Z, S>.
-template <int kKeys, int kValues>
+template <bool kDecay, int kKeys, int kValues>
 __device__ __forceinline__ void store_numbers(
     const Memory<kKeys, kValues>& m,
     const DeltaChunks& p,
@@ -303,30 +325,30 @@ __device__ __forceinline__ void store_numbers(
     float kappa = 0.f, column = 0.f;
 #pragma unroll
     for (int n = 0; n < kKeys / 64; ++n) {
-      rho += m.rho[n][t] + m.rho[2 + n][t];
+      if (kDecay) rho += m.rho[n][t] + m.rho[2 + n][t];
       kappa += m.kappa[n][t];
     }
 #pragma unroll
     for (int w = 0; w < 8; ++w) column += m.F_columns[w][t];
     dbeta = kappa + column + m.F_same[t];
-    inner = m.b[t] * (kappa + column) - (m.F_rows[0][t] + m.F_rows[1][t]);
+    inner = kDecay ? m.b[t] * (kappa + column) - (m.F_rows[0][t] + m.F_rows[1][t]) : 0.f;
   };
   Pair rho, inner, dbeta;
   token(2 * me.lane, rho.a, inner.a, dbeta.a);
   token(2 * me.lane + 1, rho.b, inner.b, dbeta.b);
-  const Pair later = sums_from(rho, me), earlier = sums_before(inner, me);
-  float past = 0.f;
-#pragma unroll
-  for (int w = 0; w < kBlock / 32; ++w) past += m.flow[w];
-  past *= m.kept;  // e^{G_C} <Z, S>
   const int64_t token_head = (c.b * p.sequences.T + c.first + 2 * me.lane) * p.H + h.own;
-  if (2 * me.lane < c.rows) {
-    p.dbeta[token_head] = dbeta.a;
-    if (p.dg) p.dg[token_head] = later.a + earlier.a + past;
-  }
-  if (2 * me.lane + 1 < c.rows) {
-    p.dbeta[token_head + p.H] = dbeta.b;
-    if (p.dg) p.dg[token_head + p.H] = later.b + earlier.b + past;
+  const auto store = [&](float* to, float first, float second) {
+    if (2 * me.lane < c.rows) to[token_head] = first;
+    if (2 * me.lane + 1 < c.rows) to[token_head + p.H] = second;
+  };
+  store(p.dbeta, dbeta.a, dbeta.b);
+  if constexpr (kDecay) {
+    const Pair later = sums_from(rho, me), earlier = sums_before(inner, me);
+    float past = 0.f;
+#pragma unroll
+    for (int w = 0; w < kBlock / 32; ++w) past += m.flow[w];
+    past *= m.kept;  // e^{G_C} <Z, S>
+    store(p.dg, later.a + earlier.a + past, later.b + earlier.b + past);
   }
 }
 
@@ -353,8 +375,9 @@ struct Job {
 };
 
 // Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then dq of the other keys. Groups 2 and
-// 3 compute dk of the same keys, and begin with the terms that need no scores.
-template <int kKeys, int kValues>
+// Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then dq of the other keys, if there are
+// any. Groups 2 and 3 compute dk of the same keys, and begin with the terms that need no scores.
+template <bool kDecay, int kKeys, int kValues>
 __device__ __forceinline__ void compute(
     Memory<kKeys, kValues>& m, const DeltaChunks& p, const Job& job
 ) {
@@ -362,17 +385,17 @@ __device__ __forceinline__ void compute(
   const Reader reader(me);
   const Part<kKeys> own(me);
   if (own.group < 2) {
-    compute_dq(m, p, job.c, job.h, own, reader, me);
+    compute_dq<kDecay>(m, p, job.c, job.h, own, reader, me);
   } else {
-    compute_dk(m, p, job.c, job.h, own, reader, me);
+    compute_dk<kDecay>(m, p, job.c, job.h, own, reader, me);
   }
-  sum_flow(m, me);
+  if constexpr (kDecay) sum_flow(m, me);
   __syncthreads();
-  if (me.warp == 0) store_numbers(m, p, job.c, job.h, me);
+  if (me.warp == 0) store_numbers<kDecay>(m, p, job.c, job.h, me);
 }
 
 // A block owns a chunk of a head, or, with two buffers, every gridDim.x-th one.
-template <int kKeys, int kValues>
+template <bool kDecay, int kKeys, int kValues>
 __global__ void __launch_bounds__(kBlock, 1)
     gradient_kernel(const __grid_constant__ DeltaChunks p, unsigned count) {
   HORNER_DYNAMIC_MEMORY(memory);
@@ -394,7 +417,7 @@ __global__ void __launch_bounds__(kBlock, 1)
   if constexpr (!kInTurn || kBuffers<kKeys, kValues> == 1) {
     arrived();
     const Job job(p, blockIdx.x);
-    if (job.c.rows > 0) compute(buffers[0], p, job);
+    if (job.c.rows > 0) compute<kDecay>(buffers[0], p, job);
   } else {
 #pragma unroll 1
     for (unsigned n = blockIdx.x; n < count; n += gridDim.x) {
@@ -402,22 +425,22 @@ __global__ void __launch_bounds__(kBlock, 1)
       arrived();
       fetch(n + gridDim.x, buffers[turn ^ 1]);
       const Job job(p, n);
-      if (job.c.rows > 0) compute(buffers[turn], p, job);
+      if (job.c.rows > 0) compute<kDecay>(buffers[turn], p, job);
     }
   }
 }
 
-template <int kKeys, int kValues>
+template <bool kDecay, int kKeys, int kValues>
 cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
   constexpr int kChunks = kBuffers<kKeys, kValues>;
   cudaFuncAttributes code;
-  const cudaError_t error = cudaFuncGetAttributes(&code, gradient_kernel<kKeys, kValues>);
+  const cudaError_t error = cudaFuncGetAttributes(&code, gradient_kernel<kDecay, kKeys, kValues>);
   if (error != cudaSuccess) return error;
   const auto count = unsigned(p.sequences.slots() * p.H);
   const bool in_turn = kChunks == 2 && code.ptxVersion >= 90;
   const unsigned blocks = in_turn ? unsigned(processors()) : count;
   return launch(
-      gradient_kernel<kKeys, kValues>,
+      gradient_kernel<kDecay, kKeys, kValues>,
       count < blocks ? count : blocks,
       kBlock,
       kChunks * sizeof(Memory<kKeys, kValues>) + 1024,
@@ -425,6 +448,12 @@ cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
       p,
       count
   );
+}
+
+template <int kKeys, int kValues>
+cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
+  return p.dg != nullptr ? run<true, kKeys, kValues>(p, stream)
+                         : run<false, kKeys, kValues>(p, stream);
 }
 
 }  // namespace

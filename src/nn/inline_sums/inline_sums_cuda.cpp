@@ -3,8 +3,8 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "nn/inline_sums.cuh"
-#include "nn/inline_sums.h"
+#include "nn/inline_sums/inline_sums.cuh"
+#include "nn/inline_sums/inline_sums.h"
 
 namespace horner {
 namespace {

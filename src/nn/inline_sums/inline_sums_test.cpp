@@ -1,4 +1,4 @@
-#include "nn/inline_sums.h"
+#include "nn/inline_sums/inline_sums.h"
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
