@@ -16,7 +16,7 @@ namespace horner {
 
 struct Selective {
   at::Tensor u;       // (B,T,E) bf16 or fp32
-  at::Tensor dt;      // (B,T,E) fp32
+  at::Tensor dt;      // (B,T,E) fp32; with a gate the step before its softplus, as u
   at::Tensor A;       // (E,N), below 0
   at::Tensor B, C;    // (B,T,N)
   at::Tensor z = {};  // (B,T,E) as u, parts of wider rows or not; with D (E) in fp32: a gate
