@@ -121,6 +121,29 @@ def test_streams(server: Server) -> None:
     assert chunks[-2]["choices"][0] == last
 
 
+@pytest.mark.parametrize("path", ["completions", "chat/completions"])
+def test_chunks_differ_in_their_text_alone(server: Server, path: str) -> None:
+    """Those with log-probabilities are made in another way."""
+    body = {"max_tokens": 40, "seed": 3, "ignore_eos": True, "stream_options": {"include_usage": True}, "n": 2}
+    body |= {"prompt": "\"\\"} if path == "completions" else {"messages": [{"role": "user", "content": "\"\\"}]}
+
+    def parts(logprobs: object) -> tuple[list[str], set[str]]:
+        """The text of each choice, and all else of the chunks that have some."""
+        texts, rest = ["", ""], set()
+        for chunk in server.events(f"/v1/{path}", logprobs=logprobs, **body)[:-1]:
+            (choice,) = chunk["choices"]
+            text = choice.pop("text", None) or choice.get("delta", {}).pop("content", "")
+            index = choice.pop("index")
+            texts[index] += text
+            choice["logprobs"] = None
+            if text:
+                rest.add(json.dumps(chunk | {"id": "", "created": 0}))
+        return texts, rest
+
+    plain, detailed = parts(None), parts(1 if path == "completions" else True)
+    assert plain == detailed and len(plain[1]) == 1 and all(len(text) > 20 for text in plain[0])
+
+
 def test_stop_strings(server: Server) -> None:
     body: dict[str, Any] = {"seed": 2, "max_tokens": 40, "ignore_eos": True}
     text = server.text("A", **body)

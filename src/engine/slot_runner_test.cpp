@@ -211,6 +211,33 @@ void expect_draws_of_the_sampler(at::Device device) {
 
 TEST(SlotRunner, DrawsAsTheSamplerDoes) { expect_draws_of_the_sampler(at::kCPU); }
 
+// Some of the others are greedy, and some need their logits on the host.
+void expect_the_same_text_alone_and_beside_others(at::Device device) {
+  std::vector<std::vector<int32_t>> texts;
+  for (const int64_t streams : {1, 12}) {
+    auto model = make({"softmax", "gla"});
+    model->to(device);
+    Engine engine(slot_runner(model, {12, true, device.is_cuda()}), byte_tokenizer());
+    for (int64_t i = 0; i < streams; ++i) {
+      GenerateOptions o{.tokens = 40 + 3 * i, .ignore_end = true};
+      o.sampling.temperature = i % 3 == 1 ? 0 : 0.9;
+      o.sampling.top_k = i % 3 == 2 ? 5 : 0;
+      o.sampling.seed = i;
+      engine.open();
+      engine.feed(i, prompt(20 + i, i));
+      engine.generate(i, o);
+    }
+    while (!engine.idle()) engine.work();
+    texts.push_back(engine.tokens(0));
+  }
+  EXPECT_EQ(texts[0].size(), 60u);
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST(SlotRunner, WritesTheSameTextAloneAndBesideOthers) {
+  expect_the_same_text_alone_and_beside_others(at::kCPU);
+}
+
 // All rows get room for the longest stream, so one long text must not take the memory of all.
 TEST(SlotRunner, TheLongestStreamFitsInEveryRow) {
   const auto free = slot_runner(make({"softmax"}), {4, true, false});
@@ -263,6 +290,11 @@ TEST(SlotRunner, NarrowMatricesComputeInBf16) {
 }
 
 // ---- on a GPU -------------------------------------------------------------------------------------------
+
+TEST(SlotRunnerCuda, WritesTheSameTextAloneAndBesideOthers) {
+  if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();
+  expect_the_same_text_alone_and_beside_others(at::kCUDA);
+}
 
 TEST(SlotRunnerCuda, DrawsAsTheSamplerDoes) {
   if (!open_cuda().empty()) GTEST_SKIP() << open_cuda();

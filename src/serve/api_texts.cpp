@@ -38,7 +38,7 @@ class Reading {
     }
   }
   // What a client of a stream is sent for an event. ApiError if the text failed.
-  std::vector<Json> add(TextEvent event) {
+  std::vector<std::string> add(TextEvent event) {
     if (!event.error.empty()) throw ApiError(event.status, "failed", "{}", event.error);
     return answer.add(std::move(event));
   }
@@ -54,7 +54,7 @@ class Reading {
   std::chrono::steady_clock::time_point looked_;  // for the client
 };
 
-std::string event_line(const Json& json) { return "data: " + to_line(json) + "\n\n"; }
+std::string event_line(const std::string& json) { return "data: " + json + "\n\n"; }
 
 // Events that came while the last ones were written go out together.
 void write_stream(
@@ -67,16 +67,16 @@ void write_stream(
   try {
     while (true) {
       for (TextEvent& event : events) {
-        for (const Json& chunk : reading.add(std::move(event))) lines += event_line(chunk);
+        for (const std::string& chunk : reading.add(std::move(event))) lines += event_line(chunk);
       }
       if (reading.answer.done()) break;
       if (!lines.empty() && !write(lines)) return;
       lines.clear();
       events = reading.next(alive);
     }
-    if (reading.request().include_usage) lines += event_line(reading.answer.usage_chunk());
+    if (reading.request().include_usage) lines += event_line(to_line(reading.answer.usage_chunk()));
   } catch (const ApiError& error) {
-    lines += event_line(error.json());
+    lines += event_line(to_line(error.json()));
   }
   write(lines + "data: [DONE]\n\n");
 }

@@ -102,7 +102,33 @@ void TextAnswer::add_logprobs(Json& to, const SampledToken& token, bool first, i
   to["top_logprobs"].push_back(std::move(top));
 }
 
-std::vector<Json> TextAnswer::add(TextEvent told) {
+// A chunk of text alone, which most are: what stands around the text is made once for each choice. The text is the last string
+// of a chunk.
+std::string TextAnswer::text_chunk(size_t choice, const std::string& text) {
+  std::string& before = choices_[choice].before_text;
+  if (before.empty()) {
+    const std::string line = to_line(chunk(choice, "", nullptr, Finish::none));
+    const size_t at = line.rfind("\"\"");
+    before = line.substr(0, at);
+    after_text_ = line.substr(at + 2);
+  }
+  return before + to_line(text) + after_text_;
+}
+
+std::vector<std::string> TextAnswer::add(TextEvent told) {
+  const bool plain = request_.stream && !request_.logprobs && !has_tools() && !told.first &&
+                     told.event.finish == Finish::none;
+  std::vector<std::string> lines;
+  if (plain) {
+    text_tokens_ += told.event.has_token;
+    if (!told.event.text.empty()) lines.push_back(text_chunk(told.choice, told.event.text));
+    return lines;
+  }
+  for (const Json& chunk : chunks_of(std::move(told))) lines.push_back(to_line(chunk));
+  return lines;
+}
+
+std::vector<Json> TextAnswer::chunks_of(TextEvent told) {
   Choice& choice = choices_[told.choice];
   const Event& event = told.event;
   std::vector<Json> chunks;
@@ -126,7 +152,6 @@ std::vector<Json> TextAnswer::add(TextEvent told) {
   }
   if (event.has_token) {
     ++text_tokens_;
-    choice.tokens.push_back(event.sampled);
     if (request_.logprobs) add_logprobs(logprobs, event.sampled, false, offsets_[told.choice]);
   }
   choice.finish = event.finish;

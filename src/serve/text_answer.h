@@ -9,8 +9,8 @@ class TextAnswer {
  public:
   TextAnswer(const ServedModel& model, const TextRequest& request);
 
-  // What the clients of a stream are sent for this event: nothing, one or two chunks.
-  std::vector<Json> add(TextEvent event);
+  // What the clients of a stream are sent for this event: nothing, one or two chunks, each as a line of JSON.
+  std::vector<std::string> add(TextEvent event);
   bool done() const { return left_ == 0; }
 
   Json whole() const;
@@ -19,10 +19,12 @@ class TextAnswer {
  private:
   struct Choice {
     std::string text;
-    std::vector<SampledToken> tokens;
-    Json logprobs;  // of what was shown so far
+    Json logprobs;            // of what was shown so far
+    std::string before_text;  // of a chunk of text alone
     Finish finish = Finish::none;
   };
+  std::string text_chunk(size_t choice, const std::string& text);
+  std::vector<Json> chunks_of(TextEvent event);
   Json head(const char* object) const;
   Json usage() const;
   Json chunk(size_t choice, const std::string& text, Json logprobs, Finish finish) const;
@@ -41,6 +43,7 @@ class TextAnswer {
   std::vector<Choice> choices_;
   std::vector<int64_t> offsets_;  // (choices): characters before the next token
   size_t left_;
+  std::string after_text_;
   int64_t prompt_tokens_ = 0, cached_tokens_ = 0, text_tokens_ = 0, state_bytes_ = 0;
 };
 
