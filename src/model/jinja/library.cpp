@@ -298,10 +298,10 @@ const std::map<std::string, Filter, std::less<>>& filters() {
          return list.empty() ? Value() : list.back();
        }},
       {"reverse",
-       [](const Value& v, const Arguments&, Meter&) {
+       [](const Value& v, const Arguments&, Meter& meter) -> Value {
          List list = elements_of(v);
          std::reverse(list.begin(), list.end());
-         return Value::of(std::move(list));
+         return v.text() ? Value(join(list, Text(), nullptr, meter)) : Value::of(std::move(list));
        }},
       {"items",
        [](const Value& v, const Arguments&, Meter&) {
