@@ -74,7 +74,12 @@ void add_bytes_bpe(const Source& from, Sorted& json) {
   json["pre_tokenizer"] = pre_tokenizer(pre, from.header.source);
   if (pre == "qwen2") json["normalizer"] = {{"type", "NFC"}};
   json["decoder"] = bytes_step(true);
-  json["model"]["merges"] = from.header.texts("tokenizer.ggml.merges");
+  Sorted merges = Sorted::array();
+  for (const std::string& merge : from.header.texts("tokenizer.ggml.merges")) {
+    if (!is_utf8(merge)) throw DataError("{}: a merge is not UTF-8", from.header.source);
+    merges.push_back(merge);
+  }
+  json["model"]["merges"] = std::move(merges);
   if (pre == "llama-bpe") json["model"]["ignore_merges"] = true;
 }
 
