@@ -110,6 +110,18 @@ def test_ctrl_c_ends_the_text_and_says_how_fast_it_was(model: Path) -> None:
     assert "ended by cancelled" in rest and "tok/s" in rest
 
 
+def test_ctrl_c_ends_a_prompt_that_takes_long(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("To be, or not to be. " * 400_000)
+    words = [PROGRAM, "generate", model, "--prompt-file", tmp_path / "long.txt"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        time.sleep(5)
+        assert program.poll() is None
+        program.send_signal(signal.SIGINT)
+        _, rest = program.communicate(timeout=60)
+        assert program.returncode == 130
+    assert b"ended by cancelled" in rest
+
+
 class Terminal:
     """The program on a terminal of its own."""
 

@@ -152,8 +152,9 @@ WrittenText generate(Engine& engine, int64_t stream, const GenerateOptions& opti
   const CatchInterrupt catch_interrupt;
   engine.generate(stream, options);
   auto start = Clock::now();
-  while (!engine.idle()) {
-    if (interrupted()) engine.cancel(stream);
+  for (bool ended = false; !ended && !engine.idle();) {
+    ended = interrupted();  // a prompt that is not read to its end waits for the next text
+    if (ended) engine.cancel(stream);
     for (const Event& event : engine.work()) {
       if (event.has_token && made.tokens.empty()) {
         made.prompt_seconds = seconds_since(start);

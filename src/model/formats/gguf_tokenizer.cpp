@@ -6,10 +6,13 @@
 //   bert                   WordPiece of lower-case words; a token that begins a word has U+2581 before it, others stand for ##token
 //   llama                  SentencePiece: the pair whose token has the highest score is joined first. The space before a text is
 //                          put after a special token too, as llama.cpp and transformers do
+#include "model/formats/gguf_tokenizer.h"
+
 #include <algorithm>
+#include <cmath>
 
 #include "core/check.h"
-#include "model/formats/loaders.h"
+#include "core/json.h"
 
 namespace horner {
 namespace {
@@ -71,7 +74,12 @@ void add_bytes_bpe(const Source& from, Sorted& json) {
   json["pre_tokenizer"] = pre_tokenizer(pre, from.header.source);
   if (pre == "qwen2") json["normalizer"] = {{"type", "NFC"}};
   json["decoder"] = bytes_step(true);
-  json["model"]["merges"] = from.header.texts("tokenizer.ggml.merges");
+  Sorted merges = Sorted::array();
+  for (const std::string& merge : from.header.texts("tokenizer.ggml.merges")) {
+    if (!is_utf8(merge)) throw DataError("{}: a merge is not UTF-8", from.header.source);
+    merges.push_back(merge);
+  }
+  json["model"]["merges"] = std::move(merges);
   if (pre == "llama-bpe") json["model"]["ignore_merges"] = true;
 }
 
@@ -82,6 +90,8 @@ Sorted merges_by_score(const Source& from, const Sorted& vocabulary) {
     throw DataError(
         "{}: has {} tokens and {} scores", from.header.source, from.tokens.size(), scores.size()
     );
+  if (std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); }))
+    throw DataError("{}: a score of a token is no number", from.header.source);
   std::vector<size_t> order;
   for (size_t id = 0; id < from.tokens.size(); ++id) {
     if (!from.is(id, kControl) && !from.is(id, kByte) && !from.is(id, kUnknown))
@@ -132,7 +142,8 @@ void add_wordpiece(const Source& from, Sorted& json) {
   for (size_t id = 0; id < from.tokens.size(); ++id) {
     const std::string& token = from.tokens[id];
     const bool begins = token.starts_with(kBegin);
-    const bool whole = from.is(id, kControl) || from.is(id, kUnknown);
+    const bool named = token.starts_with('[') && token.ends_with(']');  // [CLS], [unused7]
+    const bool whole = named || from.is(id, kControl) || from.is(id, kUnknown);
     const std::string ours = whole ? token : begins ? token.substr(kBegin.size()) : "##" + token;
     if (!vocabulary.emplace(ours, id).second)
       throw DataError("{}: token {} is there twice", from.header.source, id);

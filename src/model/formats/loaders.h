@@ -5,6 +5,7 @@
 
 #include "model/formats/architecture.h"
 #include "model/formats/formats.h"
+#include "model/formats/gguf_tokenizer.h"
 
 namespace horner {
 
@@ -34,8 +35,5 @@ std::shared_ptr<Model> filled_model(
     const std::string& source,
     const std::function<at::Tensor(const Weight&)>& read
 );
-
-// The tokenizer in GGUF metadata; nothing if there is none. DataError for a kind that is not read.
-std::optional<Tokenizer> gguf_tokenizer(const GgufHeader& header);
 
 }  // namespace horner

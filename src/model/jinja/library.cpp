@@ -269,10 +269,10 @@ Value last_of(const Value& value) {
   return list.empty() ? Value() : list.back();
 }
 
-Value reversed(const Value& value) {
+Value reverse_filter(const Value& value, const Arguments&, Meter& meter) {
   List list = elements_of(value);
   std::reverse(list.begin(), list.end());
-  return Value::of(std::move(list));
+  return value.text() ? Value(join(list, Text(), nullptr, meter)) : Value::of(std::move(list));
 }
 
 Value items_of(const Value& value) {
@@ -330,7 +330,7 @@ const std::map<std::string, Filter, std::less<>>& filters() {
       {"join", join_filter},
       {"first", of_value(first_of)},
       {"last", of_value(last_of)},
-      {"reverse", of_value(reversed)},
+      {"reverse", reverse_filter},
       {"items", of_value(items_of)},
       {"replace",
        [](const Value& v, const Arguments& a, Meter& m) { return replace_with(to_text(v), a, m); }},
