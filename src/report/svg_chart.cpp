@@ -63,18 +63,18 @@ class Drawing {
         title_(title_lines(chart.title, units(width))),
         y_label_(lines_of(chart.y.label, units(width))),
         x_label_(lines_of(chart.x.label, units(width) - 60)) {
+    const bool narrow = width == Width::narrow;
     std::vector<double> xs, ys;
     double longest = 0;
     for (size_t i = 0; i < c_.series.size(); ++i) {
       const Line& s = c_.series[i];
       if (s.points.size() > 1) longest = std::max(longest, name_width(s.name));
-      if (!s.name.empty()) named_.push_back(i);
+      if (!s.name.empty() && !(narrow && is_baseline(s))) named_.push_back(i);
       for (const Point& p : s.points) {
         xs.push_back(p.x);
         for (const double y : {p.y, p.low, p.high}) ys.push_back(y);
       }
     }
-    const bool narrow = width == Width::narrow;
     const bool room = !narrow && longest <= kNames * units(width);
     labels_ = c_.labels && room && named_.size() > 1;
     legend_ = c_.legend || (!room && named_.size() > 1);
@@ -99,6 +99,7 @@ class Drawing {
     body += axes();
     for (size_t i = 0; i < c_.series.size(); ++i) body += series(i);
     if (labels_) body += names();
+    if (width_ == Width::narrow) body += baseline_names();
     if (legend_) body += legend();
     return body + "</svg>";
   }
@@ -187,6 +188,32 @@ class Drawing {
       );
     }
     return text + "</g>";
+  }
+
+  // A grey line from side to side. A legend could not tell several apart, so on a phone each has its name on it.
+  static bool is_baseline(const Line& s) { return s.dashed && !s.marks && s.colour == kGrey; }
+
+  std::string baseline_names() const {
+    std::string text;
+    std::vector<double> lines;
+    for (const Line& s : c_.series) {
+      if (is_baseline(s) && !s.points.empty()) lines.push_back(py(s.points[0].y));
+    }
+    size_t n =
+        0;  // by turns at the right, at the left and in the middle: lines may be near each other
+    for (const Line& s : c_.series) {
+      if (!is_baseline(s) || s.points.empty()) continue;
+      const double x[] = {right_ - 4, left_ + 4, (left_ + right_) / 2}, y = lines[n];
+      const char* anchor[] = {"end", "start", "middle"};
+      const bool covered = y - top_ < 16 || std::any_of(lines.begin(), lines.end(), [&](double o) {
+                             return o < y && o > y - 16;
+                           });
+      const bool below = covered && bottom_ - y > 16;
+      text += "<g class=\"grey\">" +
+              text_at(x[n % 3], below ? y + 13 : y - 4, anchor[n % 3], "soft", s.name) + "</g>";
+      ++n;
+    }
+    return text;
   }
 
   // What no name may cover: marks, their intervals, the horizontal axis.
