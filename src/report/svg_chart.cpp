@@ -194,26 +194,51 @@ class Drawing {
   static bool is_baseline(const Line& s) { return s.dashed && !s.marks && s.colour == kGrey; }
 
   std::string baseline_names() const {
-    std::string text;
-    std::vector<double> lines;
+    struct
+        Group {  // of lines so near each other that they share a place: "shortcut / chance", from top to bottom
+      std::string names;
+      double top, bottom;
+    };
+    std::multimap<double, std::string> lines;
     for (const Line& s : c_.series) {
-      if (is_baseline(s) && !s.points.empty()) lines.push_back(py(s.points[0].y));
+      if (is_baseline(s) && !s.points.empty()) lines.emplace(py(s.points[0].y), s.name);
     }
-    size_t n =
-        0;  // by turns at the right, at the left and in the middle: lines may be near each other
-    for (const Line& s : c_.series) {
-      if (!is_baseline(s) || s.points.empty()) continue;
-      const double x[] = {right_ - 4, left_ + 4, (left_ + right_) / 2}, y = lines[n];
-      const char* anchor[] = {"end", "start", "middle"};
-      const bool covered = y - top_ < 16 || std::any_of(lines.begin(), lines.end(), [&](double o) {
-                             return o < y && o > y - 16;
-                           });
-      const bool below = covered && bottom_ - y > 16;
+    std::vector<Group> groups;
+    for (const auto& [y, name] : lines) {
+      if (groups.empty() || y - groups.back().bottom > 16) {
+        groups.push_back({name, y, y});
+      } else {
+        groups.back().names += " / " + name;
+        groups.back().bottom = y;
+      }
+    }
+    const std::vector<Box> taken = drawn();
+    std::string text;
+    for (const Group& g : groups) {
+      const double w = text_width(g.names);
+      const Box box = baseline_place(w, g.top, g.bottom, taken);
       text += "<g class=\"grey\">" +
-              text_at(x[n % 3], below ? y + 13 : y - 4, anchor[n % 3], "soft", s.name) + "</g>";
-      ++n;
+              text_at((box.left + box.right) / 2, box.bottom - 3, "middle", "soft", g.names) +
+              "</g>";
     }
     return text;
+  }
+
+  // Above the upper line or below the lower one, where no mark is.
+  Box baseline_place(double w, double top, double bottom, const std::vector<Box>& taken) const {
+    const double lefts[] = {right_ - w, (left_ + right_ - w) / 2, left_ + 4};
+    const double tops[] = {top - 16, bottom + 1};
+    for (const double y : tops) {
+      for (const double left : lefts) {
+        const Box box{left, y, left + w, y + 15};
+        const bool inside = y >= top_ && y + 15 <= bottom_;
+        if (inside &&
+            std::none_of(taken.begin(), taken.end(), [&](const Box& o) { return overlap(box, o); }))
+          return box;
+      }
+    }
+    const double y = top - 16 >= top_ ? tops[0] : tops[1];
+    return {lefts[0], y, lefts[0] + w, y + 15};
   }
 
   // What no name may cover: marks, their intervals, the horizontal axis.
