@@ -81,7 +81,9 @@ std::string flags_whole(const std::string& text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find_first_of(" \n", at), text.size());
-    const std::string word = escape(text.substr(at, end - at));
+    std::string word = escape(text.substr(at, end - at));
+    for (size_t i = 0; (i = word.find(',', i)) != std::string::npos; i += 6)
+      word.insert(i + 1, "<wbr>");
     out += word.starts_with("-") ? "<span>" + word + "</span>" : word;
     if (end < text.size()) out += text[end];
     at = end + 1;

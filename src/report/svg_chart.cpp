@@ -135,10 +135,24 @@ class Drawing {
     return text;
   }
 
+  // "loss, lower is better" without its direction.
+  static std::string quantity(const std::string& label) {
+    for (const char* direction : {", lower is better", ", higher is better"}) {
+      const size_t at = label.find(direction);
+      if (at != std::string::npos) return label.substr(0, at);
+    }
+    return label;
+  }
+
   std::string title(const Line& s, const Point& p) const {
     if (!p.title.empty()) return p.title;
     std::string text = fmt::format(
-        "{}: {} {}, {} {:.4g}", s.name, c_.x.label, tick_text(c_.x, p.x), c_.y.label, p.y
+        "{}: {} {}, {} {:.4g}",
+        s.name,
+        quantity(c_.x.label),
+        tick_text(c_.x, p.x),
+        quantity(c_.y.label),
+        p.y
     );
     if (y_.shows(p.low) && y_.shows(p.high))
       text += fmt::format(" ({:.4g} .. {:.4g})", p.low, p.high);

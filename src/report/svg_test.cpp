@@ -75,6 +75,8 @@ TEST(Svg, ChartSkipsWhatAnAxisCannotShow) {
   EXPECT_EQ(count(picture, "class=\"error\""), 1u);
   EXPECT_EQ(picture.find("nan"), std::string::npos);
   EXPECT_NE(picture.find("a: x 100, y 3 (2 .. 4)"), std::string::npos);
+  chart.y.label = "loss, lower is better";  // a mark tells a number, not its direction
+  EXPECT_NE(svg(chart).find("a: x 100, loss 3 (2 .. 4)"), std::string::npos);
   EXPECT_NE(svg(Chart{"empty", {"x"}, {"y"}, {}}).find("</svg>"), std::string::npos);
 }
 
