@@ -14,7 +14,9 @@ Chart training_chart(const ConvertStep& step) {
   Chart chart{
       align ? "align: error of mixers on the teacher's inputs" : "distil: KL to the teacher",
       {"tokens"},
-      {align ? "|o^ - o|^2 / |o|^2 of a batch" : "KL of a batch, nats", true}};
+      {align ? "error |ô - o|² / |o|² of a batch, lower is better"
+             : "KL of a batch, nats, lower is better",
+       true}};
   Line line{.name = step.name, .marks = false, .colour = align ? 1 : 0};
   for (const auto& [tokens, loss] : step.curve) line.points.push_back({double(tokens), loss});
   chart.series = {line};

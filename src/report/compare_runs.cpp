@@ -107,15 +107,17 @@ Section cost_section(const CompareResult& r) {
         crossover_cell(row.memory_crossover),
         crossover_cell(row.time_crossover)};
   });
-  table.caption = fmt::format(
-      "One sequence, at the longest length that was measured. Decoding: the median of {} tokens in "
-      "{} rounds, with the 10th and 90th percentile. Training: as it ran, beside other runs. "
-      "\"never\": at none of the measured lengths. \"not resolved\": the speeds of the mixer and "
-      "of "
-      "softmax vary more than they differ. \"-\": not measured, or softmax itself.",
-      kSpeedRounds * kSpeedSteps,
-      kSpeedRounds
-  );
+  table.caption = "Training: as it ran, beside other runs.";
+  if (has_points(decode_chart(r)))
+    table.caption = fmt::format(
+        "One sequence, at the longest length that was measured. Decoding: the median of {} tokens "
+        "in {} rounds, with the 10th and 90th percentile. {} \"never\": at none of the measured "
+        "lengths. \"not resolved\": the speeds of the mixer and of softmax vary more than they "
+        "differ. \"-\": not measured, or softmax itself.",
+        kSpeedRounds * kSpeedSteps,
+        kSpeedRounds,
+        table.caption
+    );
   std::string body;
   if (const Chart chart = decode_chart(r); has_points(chart))
     body += figure(chart, "Bars: from the 10th to the 90th percentile.");

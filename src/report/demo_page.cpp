@@ -17,7 +17,7 @@ std::vector<int> colours(const DemoResult& r) {
 }
 
 Chart loss_chart(const DemoResult& r) {
-  Chart chart{"Loss while they learn, lower is better", {"step"}, {"nats per byte"}};
+  Chart chart{"Loss while they learn", {"step"}, {"nats per byte, lower is better"}};
   const std::vector<int> colour = colours(r);
   for (size_t i = 0; i < r.mixers.size(); ++i) {
     Line train{r.mixers[i].mixer + ", training"}, valid{r.mixers[i].mixer};

@@ -53,7 +53,7 @@ Chart half_life_chart(const Explanation& e) {
 Bars order_bars(const Explanation& e) {
   Bars bars{"Share of each order of the exponential", {"mean |x^n / n!| over the sum of all"}};
   for (size_t n = 0; n < e.orders.size(); ++n) {
-    if (n > 10 && e.orders[n] < 1e-3) continue;
+    if ((n > 4 && e.orders[n] < 1e-5) || (n > 10 && e.orders[n] < 1e-3)) continue;
     bars.bars.push_back({.name = fmt::format("order {}", n), .value = e.orders[n]});
     bars.bars.back().colour = mixer_colour(e.mixer);
     bars.bars.back().text =

@@ -54,6 +54,12 @@ bool stacks(const SortTable& table) {
   });
 }
 
+// No line ends between a dot and the name after it, which may go on in further lines.
+std::string with_dot(const std::string& dot, const std::string& name) {
+  const size_t first = std::min(name.find("<wbr>"), name.size());
+  return "<span>" + dot + name.substr(0, first) + "</span>" + name.substr(first);
+}
+
 // `column`: the name of its column, where the table stacks.
 std::string body_cell(const Cell& cell, bool number, const std::string& column) {
   std::string kind = number ? "number" : cell.colour != -1 ? "mixer" : is_long(cell) ? "long" : "";
@@ -66,12 +72,11 @@ std::string body_cell(const Cell& cell, bool number, const std::string& column) 
       cell.colour == -1 ? ""
                         : fmt::format(R"(<i class="swatch {}"></i>)", colour_class(cell.colour));
   return fmt::format(
-      "<td{}{}{}>{}{}{}</td>",
+      "<td{}{}{}>{}{}</td>",
       kind.empty() ? "" : fmt::format(R"( class="{}")", kind),
       key,
       column.empty() ? "" : fmt::format(R"( data-column="{}")", escape(column)),
-      dot,
-      rich(cell.text),
+      dot.empty() ? rich(cell.text) : with_dot(dot, rich(cell.text)),
       cell.note.empty() ? "" : "<small>" + rich(cell.note) + "</small>"
   );
 }
@@ -111,15 +116,16 @@ std::string list(const std::vector<std::string>& lines) {
 }
 
 std::string code(const std::string& text) {
-  return "<pre><code>" + escape(text) + "</code></pre>\n";
+  return "<pre><code>" + flags_whole(text) + "</code></pre>\n";
 }
 
 std::string sortable(const SortTable& table) {
   const bool stacked = stacks(table);
-  std::string text =
-      fmt::format(R"(<div class="scroll"><table class="sorts{}">)", stacked ? " stacks" : "");
-  if (!table.caption.empty()) text += "<caption><span>" + rich(table.caption) + "</span></caption>";
-  text += "<thead><tr>";
+  std::string text;  // the caption takes the whole width, however narrow the table
+  if (!table.caption.empty()) text += "<p class=\"caption\">" + rich(table.caption) + "</p>\n";
+  text += fmt::format(
+      R"(<div class="scroll"><table class="sorts{}"><thead><tr>)", stacked ? " stacks" : ""
+  );
   std::vector<bool> number;
   for (size_t i = 0; i < table.head.size(); ++i) {
     number.push_back(numeric(table, i));

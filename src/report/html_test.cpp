@@ -7,6 +7,16 @@
 namespace horner {
 namespace {
 
+// A caption takes the width of the page, not that of its table; a dot stays beside its name.
+TEST(Html, CaptionsAndNames) {
+  SortTable table{{"mixer"}, {{{.text = "taylor:order=2", .colour = 1}}}};
+  table.caption = "what it shows";
+  const std::string text = sortable(table);
+  EXPECT_EQ(text.rfind("<p class=\"caption\">what it shows</p>", 0), 0u) << text;
+  EXPECT_NE(text.find("</i>taylor:</span><wbr>order=2"), std::string::npos) << text;
+  EXPECT_NE(code("./horner x\n--out y").find("\n<span>--out</span> y"), std::string::npos);
+}
+
 TEST(Html, EverythingIsEscaped) {
   const std::string bad = "</script><script>alert(1)</script>";
   Page page{bad, bad, {bad}, {{bad, ""}}, {{bad, bad}}};

@@ -245,6 +245,7 @@ int64_t count_within(const ModelExplanation& e, int64_t order) {
 }  // namespace
 
 std::string model_verdict(const ModelExplanation& e) {
+  const auto count = [](int64_t n) { return n == 0 ? "none" : std::to_string(n); };
   const HeadMeasures m = e.mean();
   const int64_t near = std::count_if(e.heads.begin(), e.heads.end(), [](const HeadMeasures& h) {
     return h.inside >= 0.95;
@@ -261,8 +262,8 @@ std::string model_verdict(const ModelExplanation& e) {
       e.sight.window,
       e.sight.sinks,
       near == 0 ? "no head" : fmt::format("{} of the heads: there a window would do", near),
-      count_within(e, 2),
-      count_within(e, 8)
+      count(count_within(e, 2)),
+      count(count_within(e, 8))
   );
 }
 

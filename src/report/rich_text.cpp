@@ -75,20 +75,21 @@ std::string unbroken(const std::string& text) {
   return out;
 }
 
-// Code, in which no line ends after the hyphens of a flag.
+}  // namespace
+
 std::string flags_whole(const std::string& text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = escape(text.substr(at, end - at));
+    const size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    std::string word = escape(text.substr(at, end - at));
+    for (size_t i = 0; (i = word.find(',', i)) != std::string::npos; i += 6)
+      word.insert(i + 1, "<wbr>");
     out += word.starts_with("-") ? "<span>" + word + "</span>" : word;
-    if (end < text.size()) out += " ";
+    if (end < text.size()) out += text[end];
     at = end + 1;
   }
   return out;
 }
-
-}  // namespace
 
 std::string raised(const std::string& text) {
   constexpr const char* kDigits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};

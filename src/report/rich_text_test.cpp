@@ -7,6 +7,7 @@ namespace {
 
 TEST(RichText, CodeLinksAndPowers) {
   EXPECT_EQ(rich("closed forms, `a < b^2`."), "closed forms, <code>a &lt; b^2</code>.");
+  EXPECT_EQ(rich("`a/b,c`"), "<code>a/b,<wbr>c</code>");
   EXPECT_EQ(rich("`x --scale cpu`"), "<code>x <span>--scale</span> cpu</code>");  // one line
   EXPECT_EQ(rich("a ` alone"), "a ` alone");
   EXPECT_EQ(

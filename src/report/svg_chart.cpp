@@ -63,18 +63,18 @@ class Drawing {
         title_(title_lines(chart.title, units(width))),
         y_label_(lines_of(chart.y.label, units(width))),
         x_label_(lines_of(chart.x.label, units(width) - 60)) {
+    const bool narrow = width == Width::narrow;
     std::vector<double> xs, ys;
     double longest = 0;
     for (size_t i = 0; i < c_.series.size(); ++i) {
       const Line& s = c_.series[i];
       if (s.points.size() > 1) longest = std::max(longest, name_width(s.name));
-      if (!s.name.empty()) named_.push_back(i);
+      if (!s.name.empty() && !(narrow && is_baseline(s))) named_.push_back(i);
       for (const Point& p : s.points) {
         xs.push_back(p.x);
         for (const double y : {p.y, p.low, p.high}) ys.push_back(y);
       }
     }
-    const bool narrow = width == Width::narrow;
     const bool room = !narrow && longest <= kNames * units(width);
     labels_ = c_.labels && room && named_.size() > 1;
     legend_ = c_.legend || (!room && named_.size() > 1);
@@ -99,6 +99,7 @@ class Drawing {
     body += axes();
     for (size_t i = 0; i < c_.series.size(); ++i) body += series(i);
     if (labels_) body += names();
+    if (width_ == Width::narrow) body += baseline_names();
     if (legend_) body += legend();
     return body + "</svg>";
   }
@@ -134,10 +135,24 @@ class Drawing {
     return text;
   }
 
+  // "loss, lower is better" without its direction.
+  static std::string quantity(const std::string& label) {
+    for (const char* direction : {", lower is better", ", higher is better"}) {
+      const size_t at = label.find(direction);
+      if (at != std::string::npos) return label.substr(0, at);
+    }
+    return label;
+  }
+
   std::string title(const Line& s, const Point& p) const {
     if (!p.title.empty()) return p.title;
     std::string text = fmt::format(
-        "{}: {} {}, {} {:.4g}", s.name, c_.x.label, tick_text(c_.x, p.x), c_.y.label, p.y
+        "{}: {} {}, {} {:.4g}",
+        s.name,
+        quantity(c_.x.label),
+        tick_text(c_.x, p.x),
+        quantity(c_.y.label),
+        p.y
     );
     if (y_.shows(p.low) && y_.shows(p.high))
       text += fmt::format(" ({:.4g} .. {:.4g})", p.low, p.high);
@@ -187,6 +202,57 @@ class Drawing {
       );
     }
     return text + "</g>";
+  }
+
+  // A grey line from side to side. A legend could not tell several apart, so on a phone each has its name on it.
+  static bool is_baseline(const Line& s) { return s.dashed && !s.marks && s.colour == kGrey; }
+
+  std::string baseline_names() const {
+    struct
+        Group {  // of lines so near each other that they share a place: "shortcut / chance", from top to bottom
+      std::string names;
+      double top, bottom;
+    };
+    std::multimap<double, std::string> lines;
+    for (const Line& s : c_.series) {
+      if (is_baseline(s) && !s.points.empty()) lines.emplace(py(s.points[0].y), s.name);
+    }
+    std::vector<Group> groups;
+    for (const auto& [y, name] : lines) {
+      if (groups.empty() || y - groups.back().bottom > 16) {
+        groups.push_back({name, y, y});
+      } else {
+        groups.back().names += " / " + name;
+        groups.back().bottom = y;
+      }
+    }
+    const std::vector<Box> taken = drawn();
+    std::string text;
+    for (const Group& g : groups) {
+      const double w = text_width(g.names);
+      const Box box = baseline_place(w, g.top, g.bottom, taken);
+      text += "<g class=\"grey\">" +
+              text_at((box.left + box.right) / 2, box.bottom - 3, "middle", "soft", g.names) +
+              "</g>";
+    }
+    return text;
+  }
+
+  // Above the upper line or below the lower one, where no mark is.
+  Box baseline_place(double w, double top, double bottom, const std::vector<Box>& taken) const {
+    const double lefts[] = {right_ - w, (left_ + right_ - w) / 2, left_ + 4};
+    const double tops[] = {top - 16, bottom + 1};
+    for (const double y : tops) {
+      for (const double left : lefts) {
+        const Box box{left, y, left + w, y + 15};
+        const bool inside = y >= top_ && y + 15 <= bottom_;
+        if (inside &&
+            std::none_of(taken.begin(), taken.end(), [&](const Box& o) { return overlap(box, o); }))
+          return box;
+      }
+    }
+    const double y = top - 16 >= top_ ? tops[0] : tops[1];
+    return {lefts[0], y, lefts[0] + w, y + 15};
   }
 
   // What no name may cover: marks, their intervals, the horizontal axis.

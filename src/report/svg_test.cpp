@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "report/palette.h"
 
 namespace horner {
 namespace {
@@ -74,6 +75,8 @@ TEST(Svg, ChartSkipsWhatAnAxisCannotShow) {
   EXPECT_EQ(count(picture, "class=\"error\""), 1u);
   EXPECT_EQ(picture.find("nan"), std::string::npos);
   EXPECT_NE(picture.find("a: x 100, y 3 (2 .. 4)"), std::string::npos);
+  chart.y.label = "loss, lower is better";  // a mark tells a number, not its direction
+  EXPECT_NE(svg(chart).find("a: x 100, loss 3 (2 .. 4)"), std::string::npos);
   EXPECT_NE(svg(Chart{"empty", {"x"}, {"y"}, {}}).find("</svg>"), std::string::npos);
 }
 
@@ -92,6 +95,21 @@ TEST(Svg, NamesStandApart) {
   ASSERT_EQ(places.size(), 5u);
   std::sort(places.begin(), places.end());
   for (size_t i = 1; i < places.size(); ++i) EXPECT_GE(places[i] - places[i - 1], 16);
+}
+
+// A legend could not tell grey dashed lines apart: on a phone each has its name on it.
+TEST(Svg, BaselinesAreNamedOnAPhone) {
+  Chart chart{"t", {"x"}, {"y"}, {{"softmax", {{1, .9}, {2, .8}}}, {"gla", {{1, .7}, {2, .6}}}}};
+  for (const auto& [name, y] : {std::pair{"chance", .1}, {"shortcut", .12}, {"uniform", .9}}) {
+    Line line{.name = name, .points = {{1, y}, {2, y}}, .marks = false, .dashed = true};
+    line.colour = kGrey;
+    chart.series.push_back(line);
+  }
+  const std::string narrow = svg(chart, Width::narrow);
+  EXPECT_EQ(count(narrow, "class=\"curve dashed\""), 3u);  // no second one in a legend
+  EXPECT_EQ(count(narrow, ">uniform<"), 1u);
+  EXPECT_EQ(count(narrow, ">shortcut / chance<"), 1u);  // too near each other for two names
+  EXPECT_EQ(count(narrow, ">softmax<"), 1u);            // in the legend
 }
 
 // Names stand in the order in which their lines end, also where they had to move.

@@ -140,7 +140,7 @@ std::string regression_words() {
               {"A, b", "what the layer learns: its U and its W"},
               {"t",
                "any number above 0: the layers A = tΣ⁻¹, b = 1/t predict exactly in the limit"},
-              {"c", "the t in which gradient descent of the limit ends: tr(Σ⁻²)^(-1/4)"},
+              {"c", "the t in which gradient descent of the limit ends: tr(Σ⁻²) to the power -1/4"},
               {"R∞", "the risk with an endless prompt: half the mean squared error"}}
          );
 }

@@ -6,6 +6,7 @@
   const branches = [[]];
   let now = 0, model = "", writing = null;
 
+  const rate = n => `${n < 100 ? n.toFixed(1) : Math.round(n)} tokens/s`;
   const bytes = n => n < 1024 ? `${n} B` : n < 1 << 20 ? `${(n / 1024).toFixed(1)} KiB` : `${(n / (1 << 20)).toFixed(1)} MiB`;
 
   const made = (name, text, className = "") => {
@@ -109,12 +110,12 @@
         const list = $("messages"), follows = list.scrollHeight - list.scrollTop - list.clientHeight < 60;
         list.lastChild.replaceChildren(...formatted(reply.content));
         if (follows) list.scrollTop = list.scrollHeight;
-        if (tokens > 1) $("numbers").textContent = `${((tokens - 1) * 1000 / (performance.now() - first)).toFixed(1)} tokens/s`;
+        if (tokens > 1) $("numbers").textContent = rate((tokens - 1) * 1000 / (performance.now() - first));
       }
       if (event.usage) {
         const usage = event.usage, seconds = (performance.now() - (first || start)) / 1000;
         const speed = usage.completion_tokens > 1 && seconds > 0 ? (usage.completion_tokens - 1) / seconds : 0;
-        $("numbers").textContent = `state ${bytes(event.horner.state_bytes)} · ${speed.toFixed(1)} tokens/s · ` +
+        $("numbers").textContent = `state ${bytes(event.horner.state_bytes)} · ${rate(speed)} · ` +
           `${usage.prompt_tokens_details.cached_tokens} of ${usage.prompt_tokens} tokens known`;
       }
     }
