@@ -88,19 +88,6 @@ __device__ void store_rows(
   }
 }
 
-// A round of sums over the rows of a warp: a lane gives half of its columns to another lane, and adds up the other half. After
-// rounds of 8, 4 and 2, lanes of row r have the sums of columns 2 r and 2 r + 1 of 16.
-template <int kHalf>
-__device__ void add_halves(float (&columns)[16], const Place& me) {
-  const bool upper = me.lane & (2 * kHalf);
-#pragma unroll
-  for (int j = 0; j < kHalf; ++j) {
-    const float give = upper ? columns[j] : columns[j + kHalf];
-    const float own = upper ? columns[j + kHalf] : columns[j];
-    columns[j] = own + __shfl_xor_sync(~0u, give, 2 * kHalf);
-  }
-}
-
 // Writes M * W b, the gradient of the scores, to its tile. Also sums F = M * X * W (X: the scores) over rows (times b) and over
 // columns; F_tt is stored apart. strict: only s < t, with a negative sign. Without decays M is 1, and sums over rows, which only
 // the gradient of decays reads, are left out.
@@ -116,13 +103,13 @@ __device__ void score_gradient(
     const Place& me
 ) {
   const float late[2] = {m.G[16 * stripe + me.r], m.G[16 * stripe + me.r + 8]};
-  float rows[2] = {}, columns[16] = {};
+  float rows[2] = {};
 #pragma unroll
   for (int n = 0; n < 8; ++n) {
     const int first = 8 * n + 2 * me.i;
     const float2 G = *reinterpret_cast<const float2*>(m.G + first);
     const float2 b = *reinterpret_cast<const float2*>(m.b + first);
-    float w[4];
+    float columns[2] = {}, w[4];
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
       const int t = 16 * stripe + me.r + 8 * (e / 2), s = first + e % 2;
@@ -131,7 +118,7 @@ __device__ void score_gradient(
       const float gradient = there ? decay * W[n][e] : 0.f;
       const float F = gradient * X[n][e], beta = e % 2 ? b.y : b.x;
       w[e] = gradient * beta;
-      if (s < t) columns[2 * n + e % 2] += F;
+      if (s < t) columns[e % 2] += F;
       if (kDecay && s < t) rows[e / 2] += F * beta;
       if (s == t && !strict) m.F_same[t] = F;
     }
@@ -141,12 +128,13 @@ __device__ void score_gradient(
       *reinterpret_cast<uint32_t*>(tile + tile_offset(t, n) + 4 * me.i) =
           pack(w[2 * half], w[2 * half + 1]);
     }
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+#pragma unroll
+      for (int d = 4; d < 32; d *= 2) columns[e] += __shfl_xor_sync(~0u, columns[e], d);
+      if (me.r == 0) m.F_columns[stripe + 4 * strict][first + e] = columns[e];
+    }
   }
-  add_halves<8>(columns, me);
-  add_halves<4>(columns, me);
-  add_halves<2>(columns, me);
-  *reinterpret_cast<float2*>(m.F_columns[stripe + 4 * strict] + 8 * me.r + 2 * me.i) = {
-      columns[0], columns[1]};
 #pragma unroll
   for (int half = 0; kDecay && half < 2; ++half) {
     const float sum = quad_sum(rows[half]);
