@@ -363,8 +363,7 @@ struct Job {
 };
 
 // Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then dq of the other keys. Groups 2 and
-// Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then dq of the other keys, if there are
-// any. Groups 2 and 3 compute dk of the same keys, and begin with the terms that need no scores.
+// 3 compute dk of the same keys, and begin with the terms that need no scores.
 template <bool kDecay, int kKeys, int kValues>
 __device__ __forceinline__ void compute(
     Memory<kKeys, kValues>& m, const DeltaChunks& p, const Job& job
