@@ -197,13 +197,14 @@ __device__ __forceinline__ void load(
   if (me.lane == 0) m.kept = exp2_fast(d.all);
 }
 
-// Which 64 keys of dq or dk a group of warps owns. With 64 keys, groups 1 and 3 own none.
+// Which 64 keys of dq or dk a group of warps owns. With 64 keys, groups 1 and 3 compute the same as groups 0 and 2, and do
+// not store it.
 template <int kKeys>
 struct Part {
-  int group, stripe, tile;
+  int group, stripe, part, tile;
   __device__ explicit Part(const Place& me)
-      : group(me.warp / 4), stripe(me.warp % 4), tile(group % 2) {}
-  __device__ bool any() const { return tile < kKeys / 64; }
+      : group(me.warp / 4), stripe(me.warp % 4), part(group % 2), tile(part % (kKeys / 64)) {}
+  __device__ bool stores() const { return part == tile; }
 };
 
 // Groups 0 and 1: dP and D with their sums, then dq = e^G (dO S^T) + dP K.
@@ -230,20 +231,19 @@ __device__ __forceinline__ void compute_dq(
       m, x, y, second ? m.D : m.dP, second ? -1.f : p.scale, second, own.stripe, me
   );
   show_tiles();
-  if (!own.any()) return block_sync();
   begin_products();
   multiply_tiles<false, true, kValues / 16>(
       x, out, shared_address(m.S[own.tile]), false, reader, me
   );
   finish_products(x, x);
-  weigh_rows<kDecay>(x, m.read, p.scale, m.q[own.tile], m.rho[own.tile], own.stripe, me);
+  weigh_rows<kDecay>(x, m.read, p.scale, m.q[own.tile], m.rho[own.part], own.stripe, me);
   block_sync();
   begin_products();
   multiply_tiles<false, true, 4>(
       x, shared_address(m.dP), ks + own.tile * kTileBytes, true, reader, me
   );
   finish_products(x, x);
-  store_rows(x, p.dq, c, h, 64 * own.tile, p.K, own.stripe, me);
+  if (own.stores()) store_rows(x, p.dq, c, h, 64 * own.tile, p.K, own.stripe, me);
 }
 
 // Groups 2 and 3: dk = b e^{G_C-G} (E Z^T) - e^G (dV S^T) + dP^T Q + (D + D^T) K.
@@ -257,7 +257,6 @@ __device__ __forceinline__ void compute_dk(
     const Reader& reader,
     const Place& me
 ) {
-  if (!own.any()) return block_sync();
   const uint32_t dP = shared_address(m.dP), D = shared_address(m.D);
   const uint32_t q = shared_address(m.q) + own.tile * kTileBytes;
   const uint32_t k = shared_address(m.k) + own.tile * kTileBytes;
@@ -270,8 +269,8 @@ __device__ __forceinline__ void compute_dk(
       y, shared_address(m.dv), shared_address(m.S[own.tile]), false, reader, me
   );
   finish_products(x, y);
-  weigh_rows<true>(x, m.until, 1.f, m.k[own.tile], m.kappa[own.tile], own.stripe, me);
-  weigh_rows<kDecay>(y, m.read, -1.f, m.k[own.tile], m.rho[2 + own.tile], own.stripe, me);
+  weigh_rows<true>(x, m.until, 1.f, m.k[own.tile], m.kappa[own.part], own.stripe, me);
+  weigh_rows<kDecay>(y, m.read, -1.f, m.k[own.tile], m.rho[2 + own.part], own.stripe, me);
   const float b[2] = {m.b[16 * own.stripe + me.r], m.b[16 * own.stripe + me.r + 8]};
 #pragma unroll
   for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + y[e / 4][e % 4];
@@ -281,7 +280,7 @@ __device__ __forceinline__ void compute_dk(
   multiply_tiles<false, true, 4>(x, D, k, true, reader, me);
   multiply_tiles<true, true, 4>(x, D, k, true, reader, me);
   finish_products(x, x);
-  store_rows(x, p.dk, c, h, 64 * own.tile, p.K, own.stripe, me);
+  if (own.stores()) store_rows(x, p.dk, c, h, 64 * own.tile, p.K, own.stripe, me);
 }
 
 // <Z, S>, one share per warp.
