@@ -32,8 +32,7 @@ __device__ void finish_products(Product& x, Product& y) {
 // A barrier for all threads of the block, which may be on different code paths.
 __device__ void block_sync() { asm volatile("bar.sync 1, %0;" ::"n"(kBlock) : "memory"); }
 
-// Each row of d times its factor. Then x_t.d_t with the rows x of a tile, into sums, if these are wanted.
-template <bool kSums>
+// Each row of d times its factor. Then x_t.d_t with the rows x of a tile, into sums.
 __device__ void weigh_rows(
     Product& d,
     const float* factors,
@@ -50,17 +49,13 @@ __device__ void weigh_rows(
     float sum = 0.f;
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-      if constexpr (!kSums) {
-        d[n][2 * half] *= f, d[n][2 * half + 1] *= f;
-        continue;
-      }
       const uint32_t two = *reinterpret_cast<const uint32_t*>(tile + tile_offset(t, n) + 4 * me.i);
       float* x = d[n] + 2 * half;
       x[0] *= f, x[1] *= f;
       sum += x[0] * low_half(two) + x[1] * high_half(two);
     }
     sum = quad_sum(sum);
-    if (kSums && me.i == 0) sums[t] = sum;
+    if (me.i == 0) sums[t] = sum;
   }
 }
 
@@ -89,9 +84,8 @@ __device__ void store_rows(
 }
 
 // Writes M * W b, the gradient of the scores, to its tile. Also sums F = M * X * W (X: the scores) over rows (times b) and over
-// columns; F_tt is stored apart. strict: only s < t, with a negative sign. Without decays M is 1, and sums over rows, which only
-// the gradient of decays reads, are left out.
-template <bool kDecay, int kKeys, int kValues>
+// columns; F_tt is stored apart. strict: only s < t, with a negative sign.
+template <int kKeys, int kValues>
 __device__ void score_gradient(
     Memory<kKeys, kValues>& m,
     const Product& X,
@@ -114,12 +108,11 @@ __device__ void score_gradient(
     for (int e = 0; e < 4; ++e) {
       const int t = 16 * stripe + me.r + 8 * (e / 2), s = first + e % 2;
       const bool there = strict ? s < t : s <= t;
-      const float decay = kDecay ? exp2_fast(late[e / 2] - (e % 2 ? G.y : G.x)) * scale : scale;
+      const float decay = exp2_fast(late[e / 2] - (e % 2 ? G.y : G.x)) * scale;
       const float gradient = there ? decay * W[n][e] : 0.f;
       const float F = gradient * X[n][e], beta = e % 2 ? b.y : b.x;
       w[e] = gradient * beta;
-      if (s < t) columns[e % 2] += F;
-      if (kDecay && s < t) rows[e / 2] += F * beta;
+      if (s < t) columns[e % 2] += F, rows[e / 2] += F * beta;
       if (s == t && !strict) m.F_same[t] = F;
     }
 #pragma unroll
@@ -136,7 +129,7 @@ __device__ void score_gradient(
     }
   }
 #pragma unroll
-  for (int half = 0; kDecay && half < 2; ++half) {
+  for (int half = 0; half < 2; ++half) {
     const float sum = quad_sum(rows[half]);
     if (me.i == 0) m.F_rows[strict][16 * stripe + me.r + 8 * half] = sum;
   }
@@ -208,7 +201,7 @@ struct Part {
 };
 
 // Groups 0 and 1: dP and D with their sums, then dq = e^G (dO S^T) + dP K.
-template <bool kDecay, int kKeys, int kValues>
+template <int kKeys, int kValues>
 __device__ __forceinline__ void compute_dq(
     Memory<kKeys, kValues>& m,
     const DeltaChunks& p,
@@ -227,16 +220,14 @@ __device__ __forceinline__ void compute_dq(
       y, second ? shared_address(m.dv) : out, shared_address(m.error), false, reader, me
   );
   finish_products(x, y);
-  score_gradient<kDecay>(
-      m, x, y, second ? m.D : m.dP, second ? -1.f : p.scale, second, own.stripe, me
-  );
+  score_gradient(m, x, y, second ? m.D : m.dP, second ? -1.f : p.scale, second, own.stripe, me);
   show_tiles();
   begin_products();
   multiply_tiles<false, true, kValues / 16>(
       x, out, shared_address(m.S[own.tile]), false, reader, me
   );
   finish_products(x, x);
-  weigh_rows<kDecay>(x, m.read, p.scale, m.q[own.tile], m.rho[own.part], own.stripe, me);
+  weigh_rows(x, m.read, p.scale, m.q[own.tile], m.rho[own.part], own.stripe, me);
   block_sync();
   begin_products();
   multiply_tiles<false, true, 4>(
@@ -247,7 +238,7 @@ __device__ __forceinline__ void compute_dq(
 }
 
 // Groups 2 and 3: dk = b e^{G_C-G} (E Z^T) - e^G (dV S^T) + dP^T Q + (D + D^T) K.
-template <bool kDecay, int kKeys, int kValues>
+template <int kKeys, int kValues>
 __device__ __forceinline__ void compute_dk(
     Memory<kKeys, kValues>& m,
     const DeltaChunks& p,
@@ -269,8 +260,8 @@ __device__ __forceinline__ void compute_dk(
       y, shared_address(m.dv), shared_address(m.S[own.tile]), false, reader, me
   );
   finish_products(x, y);
-  weigh_rows<true>(x, m.until, 1.f, m.k[own.tile], m.kappa[own.part], own.stripe, me);
-  weigh_rows<kDecay>(y, m.read, -1.f, m.k[own.tile], m.rho[2 + own.part], own.stripe, me);
+  weigh_rows(x, m.until, 1.f, m.k[own.tile], m.kappa[own.part], own.stripe, me);
+  weigh_rows(y, m.read, -1.f, m.k[own.tile], m.rho[2 + own.part], own.stripe, me);
   const float b[2] = {m.b[16 * own.stripe + me.r], m.b[16 * own.stripe + me.r + 8]};
 #pragma unroll
   for (int e = 0; e < 32; ++e) x[e / 4][e % 4] = x[e / 4][e % 4] * b[e / 2 % 2] + y[e / 4][e % 4];
@@ -299,7 +290,7 @@ __device__ __forceinline__ void sum_flow(Memory<kKeys, kValues>& m, const Place&
 }
 
 // One warp: dbeta = kappa + column sums of F, dg = sum_{t>=i} rho_t + sum_{s<i} inner_s + e^{G_C} <Z, S>.
-template <bool kDecay, int kKeys, int kValues>
+template <int kKeys, int kValues>
 __device__ __forceinline__ void store_numbers(
     const Memory<kKeys, kValues>& m,
     const DeltaChunks& p,
@@ -312,30 +303,30 @@ __device__ __forceinline__ void store_numbers(
     float kappa = 0.f, column = 0.f;
 #pragma unroll
     for (int n = 0; n < kKeys / 64; ++n) {
-      if (kDecay) rho += m.rho[n][t] + m.rho[2 + n][t];
+      rho += m.rho[n][t] + m.rho[2 + n][t];
       kappa += m.kappa[n][t];
     }
 #pragma unroll
     for (int w = 0; w < 8; ++w) column += m.F_columns[w][t];
     dbeta = kappa + column + m.F_same[t];
-    inner = kDecay ? m.b[t] * (kappa + column) - (m.F_rows[0][t] + m.F_rows[1][t]) : 0.f;
+    inner = m.b[t] * (kappa + column) - (m.F_rows[0][t] + m.F_rows[1][t]);
   };
   Pair rho, inner, dbeta;
   token(2 * me.lane, rho.a, inner.a, dbeta.a);
   token(2 * me.lane + 1, rho.b, inner.b, dbeta.b);
-  const int64_t token_head = (c.b * p.sequences.T + c.first + 2 * me.lane) * p.H + h.own;
-  const auto store = [&](float* to, float first, float second) {
-    if (2 * me.lane < c.rows) to[token_head] = first;
-    if (2 * me.lane + 1 < c.rows) to[token_head + p.H] = second;
-  };
-  store(p.dbeta, dbeta.a, dbeta.b);
-  if constexpr (kDecay) {
-    const Pair later = sums_from(rho, me), earlier = sums_before(inner, me);
-    float past = 0.f;
+  const Pair later = sums_from(rho, me), earlier = sums_before(inner, me);
+  float past = 0.f;
 #pragma unroll
-    for (int w = 0; w < kBlock / 32; ++w) past += m.flow[w];
-    past *= m.kept;  // e^{G_C} <Z, S>
-    store(p.dg, later.a + earlier.a + past, later.b + earlier.b + past);
+  for (int w = 0; w < kBlock / 32; ++w) past += m.flow[w];
+  past *= m.kept;  // e^{G_C} <Z, S>
+  const int64_t token_head = (c.b * p.sequences.T + c.first + 2 * me.lane) * p.H + h.own;
+  if (2 * me.lane < c.rows) {
+    p.dbeta[token_head] = dbeta.a;
+    if (p.dg) p.dg[token_head] = later.a + earlier.a + past;
+  }
+  if (2 * me.lane + 1 < c.rows) {
+    p.dbeta[token_head + p.H] = dbeta.b;
+    if (p.dg) p.dg[token_head + p.H] = later.b + earlier.b + past;
   }
 }
 
@@ -363,7 +354,7 @@ struct Job {
 
 // Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then dq of the other keys. Groups 2 and
 // 3 compute dk of the same keys, and begin with the terms that need no scores.
-template <bool kDecay, int kKeys, int kValues>
+template <int kKeys, int kValues>
 __device__ __forceinline__ void compute(
     Memory<kKeys, kValues>& m, const DeltaChunks& p, const Job& job
 ) {
@@ -371,17 +362,17 @@ __device__ __forceinline__ void compute(
   const Reader reader(me);
   const Part<kKeys> own(me);
   if (own.group < 2) {
-    compute_dq<kDecay>(m, p, job.c, job.h, own, reader, me);
+    compute_dq(m, p, job.c, job.h, own, reader, me);
   } else {
-    compute_dk<kDecay>(m, p, job.c, job.h, own, reader, me);
+    compute_dk(m, p, job.c, job.h, own, reader, me);
   }
-  if constexpr (kDecay) sum_flow(m, me);
+  sum_flow(m, me);
   __syncthreads();
-  if (me.warp == 0) store_numbers<kDecay>(m, p, job.c, job.h, me);
+  if (me.warp == 0) store_numbers(m, p, job.c, job.h, me);
 }
 
 // A block owns a chunk of a head, or, with two buffers, every gridDim.x-th one.
-template <bool kDecay, int kKeys, int kValues>
+template <int kKeys, int kValues>
 __global__ void __launch_bounds__(kBlock, 1)
     gradient_kernel(const __grid_constant__ DeltaChunks p, unsigned count) {
   HORNER_DYNAMIC_MEMORY(memory);
@@ -403,7 +394,7 @@ __global__ void __launch_bounds__(kBlock, 1)
   if constexpr (!kInTurn || kBuffers<kKeys, kValues> == 1) {
     arrived();
     const Job job(p, blockIdx.x);
-    if (job.c.rows > 0) compute<kDecay>(buffers[0], p, job);
+    if (job.c.rows > 0) compute(buffers[0], p, job);
   } else {
 #pragma unroll 1
     for (unsigned n = blockIdx.x; n < count; n += gridDim.x) {
@@ -411,22 +402,22 @@ __global__ void __launch_bounds__(kBlock, 1)
       arrived();
       fetch(n + gridDim.x, buffers[turn ^ 1]);
       const Job job(p, n);
-      if (job.c.rows > 0) compute<kDecay>(buffers[turn], p, job);
+      if (job.c.rows > 0) compute(buffers[turn], p, job);
     }
   }
 }
 
-template <bool kDecay, int kKeys, int kValues>
+template <int kKeys, int kValues>
 cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
   constexpr int kChunks = kBuffers<kKeys, kValues>;
   cudaFuncAttributes code;
-  const cudaError_t error = cudaFuncGetAttributes(&code, gradient_kernel<kDecay, kKeys, kValues>);
+  const cudaError_t error = cudaFuncGetAttributes(&code, gradient_kernel<kKeys, kValues>);
   if (error != cudaSuccess) return error;
   const auto count = unsigned(p.sequences.slots() * p.H);
   const bool in_turn = kChunks == 2 && code.ptxVersion >= 90;
   const unsigned blocks = in_turn ? unsigned(processors()) : count;
   return launch(
-      gradient_kernel<kDecay, kKeys, kValues>,
+      gradient_kernel<kKeys, kValues>,
       count < blocks ? count : blocks,
       kBlock,
       kChunks * sizeof(Memory<kKeys, kValues>) + 1024,
@@ -434,12 +425,6 @@ cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
       p,
       count
   );
-}
-
-template <int kKeys, int kValues>
-cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
-  return p.dg != nullptr ? run<true, kKeys, kValues>(p, stream)
-                         : run<false, kKeys, kValues>(p, stream);
 }
 
 }  // namespace
