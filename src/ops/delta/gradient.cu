@@ -1,5 +1,4 @@
 // `delta`: gradients of q, k, g and beta, every chunk by itself (chunked.cuh).
-#include "cuda/device.h"
 #include "cuda/launch.cuh"
 #include "ops/delta/chunked.cuh"
 
@@ -10,7 +9,7 @@ constexpr int kBlock =
     512;  // four groups of four warps; a warp owns a stripe of 16 tokens and 64 columns
 
 template <int kKeys, int kValues>
-struct alignas(1024) Memory {
+struct Memory {
   unsigned char q[kKeys / 64][kTileBytes], k[kKeys / 64][kTileBytes];
   unsigned char out[kValues / 64][kTileBytes], dv[kValues / 64][kTileBytes];
   unsigned char error[kValues / 64][kTileBytes];
@@ -179,7 +178,8 @@ __device__ __forceinline__ void load(
   load_matrix<kKeys / 64, kValues, kBlock>(
       shared_address(m.Z), static_cast<const __nv_bfloat16*>(p.Z) + state, me
   );
-  if (me.warp != kBlock / 32 - 1) return;
+  copy_commit();
+  if (me.warp != 0) return;
   const Numbers x = load_numbers(p, c, h, me);
   const Since d = sum_decays(x.g, me);
   reinterpret_cast<float2*>(m.G)[me.lane] = d.G;
@@ -330,100 +330,44 @@ __device__ __forceinline__ void store_numbers(
   }
 }
 
-// Chunks in shared memory at once: while one is computed, the next is on its way, where memory has room for both.
+// A block owns one chunk of one head. Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then
+// dq of the other keys. Groups 2 and 3 compute dk of the same keys, and begin with the terms that need no scores.
 template <int kKeys, int kValues>
-constexpr int kBuffers = 2 * sizeof(Memory<kKeys, kValues>) + 1024 <= 160 * 1024 ? 2 : 1;
-
-// Code for older GPUs has no registers left for a loop over chunks.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-constexpr bool kInTurn = false;
-#else
-constexpr bool kInTurn = true;
-#endif
-
-// The n-th chunk of all heads.
-struct Job {
-  Chunk c;
-  Heads h;
-  unsigned slot;
-  __device__ Job(const DeltaChunks& p, unsigned n)
-      : c(chunk_at(p.sequences, n / unsigned(p.H))),
-        h(int(n % unsigned(p.H)), 1),
-        slot(n / unsigned(p.H)) {}
-};
-
-// Group 0 computes dP and its sums, then dq of the first 64 keys. Group 1 computes D, then dq of the other keys. Groups 2 and
-// 3 compute dk of the same keys, and begin with the terms that need no scores.
-template <int kKeys, int kValues>
-__device__ __forceinline__ void compute(
-    Memory<kKeys, kValues>& m, const DeltaChunks& p, const Job& job
-) {
+__global__ void __launch_bounds__(kBlock, 1)
+    gradient_kernel(const __grid_constant__ DeltaChunks p) {
+  HORNER_DYNAMIC_MEMORY(memory);
+  const uint32_t aside = (1024 - shared_address(memory) % 1024) % 1024;  // aligns the tiles
+  Memory<kKeys, kValues>& m = *reinterpret_cast<Memory<kKeys, kValues>*>(memory + aside);
   const Place me(int(threadIdx.x));
   const Reader reader(me);
+  const unsigned slot = blockIdx.x / unsigned(p.H);
+  const Heads h(int(blockIdx.x % unsigned(p.H)), 1);
+  const Chunk c = chunk_at(p.sequences, slot);
+  if (c.rows <= 0) return;
+  load(m, p, c, h, slot, me);
+  copy_wait<0>();
+  show_tiles();
+  __syncthreads();
   const Part<kKeys> own(me);
   if (own.group < 2) {
-    compute_dq(m, p, job.c, job.h, own, reader, me);
+    compute_dq(m, p, c, h, own, reader, me);
   } else {
-    compute_dk(m, p, job.c, job.h, own, reader, me);
+    compute_dk(m, p, c, h, own, reader, me);
   }
   sum_flow(m, me);
   __syncthreads();
-  if (me.warp == 0) store_numbers(m, p, job.c, job.h, me);
-}
-
-// A block owns a chunk of a head, or, with two buffers, every gridDim.x-th one.
-template <int kKeys, int kValues>
-__global__ void __launch_bounds__(kBlock, 1)
-    gradient_kernel(const __grid_constant__ DeltaChunks p, unsigned count) {
-  HORNER_DYNAMIC_MEMORY(memory);
-  const uint32_t aside = (1024 - shared_address(memory) % 1024) % 1024;  // aligns the tiles
-  auto* buffers = reinterpret_cast<Memory<kKeys, kValues>*>(memory + aside);
-  const auto fetch = [&](unsigned n, Memory<kKeys, kValues>& to) {
-    if (n >= count) return;
-    const Job job(p, n);
-    const Place me(int(threadIdx.x));
-    if (job.c.rows > 0) load(to, p, job.c, job.h, job.slot, me);
-    copy_commit();
-  };
-  const auto arrived = [&] {
-    copy_wait<0>();
-    show_tiles();
-    __syncthreads();
-  };
-  fetch(blockIdx.x, *buffers);
-  if constexpr (!kInTurn || kBuffers<kKeys, kValues> == 1) {
-    arrived();
-    const Job job(p, blockIdx.x);
-    if (job.c.rows > 0) compute(buffers[0], p, job);
-  } else {
-#pragma unroll 1
-    for (unsigned n = blockIdx.x; n < count; n += gridDim.x) {
-      const unsigned turn = n / gridDim.x % 2;  // not counted: registers are scarce
-      arrived();
-      fetch(n + gridDim.x, buffers[turn ^ 1]);
-      const Job job(p, n);
-      if (job.c.rows > 0) compute(buffers[turn], p, job);
-    }
-  }
+  if (me.warp == 0) store_numbers(m, p, c, h, me);
 }
 
 template <int kKeys, int kValues>
 cudaError_t run(const DeltaChunks& p, cudaStream_t stream) {
-  constexpr int kChunks = kBuffers<kKeys, kValues>;
-  cudaFuncAttributes code;
-  const cudaError_t error = cudaFuncGetAttributes(&code, gradient_kernel<kKeys, kValues>);
-  if (error != cudaSuccess) return error;
-  const auto count = unsigned(p.sequences.slots() * p.H);
-  const bool in_turn = kChunks == 2 && code.ptxVersion >= 90;
-  const unsigned blocks = in_turn ? unsigned(processors()) : count;
   return launch(
       gradient_kernel<kKeys, kValues>,
-      count < blocks ? count : blocks,
+      p.sequences.slots() * p.H,
       kBlock,
-      kChunks * sizeof(Memory<kKeys, kValues>) + 1024,
+      sizeof(Memory<kKeys, kValues>) + 1024,
       stream,
-      p,
-      count
+      p
   );
 }
 
