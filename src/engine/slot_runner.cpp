@@ -242,10 +242,11 @@ class SlotRunner : public Runner {
     std::vector<int64_t> places;  // of their results
   };
 
-  at::Tensor rows_of(const Chosen& chosen) const {
-    std::vector<int64_t> rows;
-    for (const Stream* stream : chosen.streams) rows.push_back(stream->row);
-    return at::tensor(rows).to(device_);
+  at::Tensor rows_of(const Chosen& chosen) {
+    order_ = room(order_, {int64_t(chosen.streams.size())}, at::kLong);
+    for (size_t j = 0; j < chosen.streams.size(); ++j)
+      order_.data_ptr<int64_t>()[j] = chosen.streams[j]->row;
+    return order_.to(device_, true);
   }
 
   void draw(
@@ -269,9 +270,10 @@ class SlotRunner : public Runner {
       }
       tokens = drawn_tokens(computed.logits, draws_.to(device_, true));
     }
-    tokens = tokens.index_select(0, rows_of(chosen)).to(at::kCPU);
+    tokens = tokens.to(at::kCPU);  // of all rows: a choice of them would be one more kernel
     for (size_t j = 0; j < chosen.places.size(); ++j)
-      next[size_t(chosen.places[j])] = int32_t(tokens.const_data_ptr<int64_t>()[j]);
+      next[size_t(chosen.places[j])] =
+          int32_t(tokens.const_data_ptr<int64_t>()[chosen.streams[j]->row]);
   }
 
   at::Tensor hidden(const at::Tensor& tokens, ModelState& state) const {
@@ -397,8 +399,9 @@ class SlotRunner : public Runner {
   const SlotOptions o_;
   std::shared_ptr<Rows> rows_ = std::make_shared<Rows>();
   std::optional<Slots> slots_;
-  at::Tensor tokens_;              // (rows): what a step reads
-  at::Tensor ids_, draws_, host_;  // on the CPU: tokens and draws of rows, logits
+  at::Tensor tokens_;  // (rows): what a step reads
+  // On the CPU: tokens and draws of rows, rows of streams, logits.
+  at::Tensor ids_, draws_, order_, host_;
   int64_t reach_ = 0, limit_ = 0;
   std::map<std::pair<int64_t, int64_t>, Step> steps_;
   std::string not_recorded_;
