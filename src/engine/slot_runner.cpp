@@ -77,7 +77,7 @@ class SlotRunner : public Runner {
         device_
     );
     tokens_ = at::zeros({o_.rows}, at::device(device_).dtype(at::kLong));
-    rows_->resize(size_t(o_.rows));
+    rows_->resize(size_t(o_.rows)), used_.resize(size_t(o_.rows));
     limit_ = limit();
   }
 
@@ -328,6 +328,15 @@ class SlotRunner : public Runner {
       (*rows_)[size_t(free)] = &stream;
     }
     reach_ = slots_->grows() ? reach_for(longest) : 0;
+    clear_rows_without_stream(wanted);
+  }
+  // They are computed too, and would go on to read all the keys of the stream that left.
+  void clear_rows_without_stream(int64_t rows) {
+    for (size_t row = 0; row < size_t(rows); ++row) {
+      const bool taken = (*rows_)[row] != nullptr;
+      if (used_[row] && !taken) slots_->clear(int64_t(row));
+      used_[row] = taken;
+    }
   }
   int64_t rows_for(int64_t n) const {
     return std::min(o_.rows, int64_t(std::bit_ceil(uint64_t(n))));
@@ -398,6 +407,7 @@ class SlotRunner : public Runner {
   const at::Device device_;
   const SlotOptions o_;
   std::shared_ptr<Rows> rows_ = std::make_shared<Rows>();
+  std::vector<bool> used_;  // (rows): whether a stream was there in the last step
   std::optional<Slots> slots_;
   at::Tensor tokens_;  // (rows): what a step reads
   // On the CPU: tokens and draws of rows, rows of streams, logits.
