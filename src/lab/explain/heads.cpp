@@ -186,19 +186,8 @@ void HeadSums::add(const HeadScores& scores, const std::vector<int64_t>& tokens)
     }
   });
   for (const HeadSums& part : parts) {
-    for (double HeadMeasures::*field :
-         {&HeadMeasures::distance,
-          &HeadMeasures::entropy,
-          &HeadMeasures::inside,
-          &HeadMeasures::first,
-          &HeadMeasures::previous,
-          &HeadMeasures::repeats,
-          &HeadMeasures::spread,
-          &HeadMeasures::centred_spread})
-      sum_.*field += part.sum_.*field;
-    horner::add(sum_.reach, part.sum_.reach);
-    horner::add(sum_.series, part.sum_.series);
-    horner::add(sum_.centred_series, part.sum_.centred_series);
+    for (const auto field : kHeadNumbers) sum_.*field += part.sum_.*field;
+    for (const auto field : kHeadLists) horner::add(sum_.*field, part.sum_.*field);
     queries_ += part.queries_;
     copies_ += part.copies_;
     pairs_ += part.pairs_;

@@ -36,6 +36,19 @@ struct HeadMeasures {
   Json json() const;
 };
 
+// What adds up over parts of a text and over heads.
+inline constexpr double HeadMeasures::*kHeadNumbers[] = {
+    &HeadMeasures::distance,
+    &HeadMeasures::entropy,
+    &HeadMeasures::inside,
+    &HeadMeasures::first,
+    &HeadMeasures::previous,
+    &HeadMeasures::repeats,
+    &HeadMeasures::spread,
+    &HeadMeasures::centred_spread};
+inline constexpr std::vector<double> HeadMeasures::*kHeadLists[] = {
+    &HeadMeasures::reach, &HeadMeasures::series, &HeadMeasures::centred_series};
+
 struct Sight {
   int64_t window = 64, sinks = 4;
 };

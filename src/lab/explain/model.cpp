@@ -179,18 +179,10 @@ Json small_map(const std::vector<double>& map, int64_t T) {
 HeadMeasures ModelExplanation::mean() const {
   HeadMeasures m;
   const double n = double(heads.size());
-  for (double HeadMeasures::*field :
-       {&HeadMeasures::distance,
-        &HeadMeasures::entropy,
-        &HeadMeasures::inside,
-        &HeadMeasures::first,
-        &HeadMeasures::previous,
-        &HeadMeasures::repeats,
-        &HeadMeasures::spread,
-        &HeadMeasures::centred_spread})
+  for (const auto field : kHeadNumbers) {
     for (const HeadMeasures& h : heads) m.*field += h.*field / n;
-  for (std::vector<double> HeadMeasures::*field :
-       {&HeadMeasures::reach, &HeadMeasures::series, &HeadMeasures::centred_series}) {
+  }
+  for (const auto field : kHeadLists) {
     (m.*field).assign((heads.front().*field).size(), 0);
     for (const HeadMeasures& h : heads) {
       for (size_t i = 0; i < (m.*field).size(); ++i) (m.*field)[i] += (h.*field)[i] / n;
