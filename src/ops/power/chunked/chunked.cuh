@@ -167,8 +167,7 @@ __device__ __forceinline__ void sweep(const PowerSweep& p, unsigned char* raw) {
     return from_end ? state_slot<kK, kV>(p.dS, p, job) - threadIdx.x + opaque(int(threadIdx.x))
                     : nullptr;
   };
-  // log2, from this chunk's end to the last token
-  float end_decay = from_end && p.decays ? decay_after(p, job) : 0.f;
+  float end_decay = from_end && p.decays ? decay_after(p, job) : 0.f;  // log2, after this chunk
 
   load_stage(m.from, start_of<kRole>(job, 0), m.stage[0]);
   float passed = 0.f;
