@@ -43,3 +43,28 @@ def test_another_torch(tmp_path: Path, version: str) -> None:
         f"ImportError: horner: built for torch 2.11, but this is torch {version}; "
         "install the other one: pip install torch==2.11.0"
     )
+
+
+OPENS = """
+import ctypes, sys
+from pathlib import Path
+
+import torch
+
+folder = Path(sys.argv[1])
+torch.ops.load_library(folder / "libhorner.so")
+kernels = ctypes.CDLL(str(folder / "libhorner.so"))._ZN6horner14rotate_kernelsEv  # rotate_kernels(): pointers, null without a GPU
+kernels.restype = ctypes.POINTER(ctypes.c_void_p)
+before = kernels()[0]
+torch.ops.load_library(folder / "libhorner_cuda.so")
+print(before, kernels()[0] is not None)
+"""
+
+
+def test_opening_the_cuda_library_hands_over_its_kernels() -> None:
+    """Python opens it by torch.ops.load_library alone; no driver is needed for that."""
+    folder = Path(os.environ["HORNER_LIBRARY"])
+    if not (folder / "libhorner_cuda.so").is_file():
+        pytest.skip("built without CUDA")
+    done = subprocess.run([sys.executable, "-c", OPENS, str(folder)], capture_output=True, text=True)
+    assert done.stdout.split() == ["None", "True"], done.stderr

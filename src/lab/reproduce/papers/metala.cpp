@@ -315,7 +315,8 @@ Paper metala_paper() {
       ablation};
   parts.revision = 3;
   parts.mended =
-      "self-augmentation's sigmoid of about 1/2 was added in bf16 on the GPU, which rounded a small "
+      "self-augmentation's sigmoid of about 1/2 was added in bf16 on the GPU, which rounded a "
+      "small "
       "output away before the norm";
   parts.settings = {
       {"task", "Pile, 2048 tokens; nine commonsense tasks"},
