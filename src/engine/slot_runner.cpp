@@ -77,7 +77,7 @@ class SlotRunner : public Runner {
         device_
     );
     tokens_ = at::zeros({o_.rows}, at::device(device_).dtype(at::kLong));
-    rows_->resize(size_t(o_.rows)), used_.resize(size_t(o_.rows));
+    rows_->resize(size_t(o_.rows));
     limit_ = limit();
   }
 
@@ -242,11 +242,10 @@ class SlotRunner : public Runner {
     std::vector<int64_t> places;  // of their results
   };
 
-  at::Tensor rows_of(const Chosen& chosen) {
-    order_ = room(order_, {int64_t(chosen.streams.size())}, at::kLong);
-    for (size_t j = 0; j < chosen.streams.size(); ++j)
-      order_.data_ptr<int64_t>()[j] = chosen.streams[j]->row;
-    return order_.to(device_, true);
+  at::Tensor rows_of(const Chosen& chosen) const {
+    std::vector<int64_t> rows;
+    for (const Stream* stream : chosen.streams) rows.push_back(stream->row);
+    return at::tensor(rows).to(device_);
   }
 
   void draw(
@@ -270,10 +269,9 @@ class SlotRunner : public Runner {
       }
       tokens = drawn_tokens(computed.logits, draws_.to(device_, true));
     }
-    tokens = tokens.to(at::kCPU);  // of all rows: a choice of them would be one more kernel
+    tokens = tokens.index_select(0, rows_of(chosen)).to(at::kCPU);
     for (size_t j = 0; j < chosen.places.size(); ++j)
-      next[size_t(chosen.places[j])] =
-          int32_t(tokens.const_data_ptr<int64_t>()[chosen.streams[j]->row]);
+      next[size_t(chosen.places[j])] = int32_t(tokens.const_data_ptr<int64_t>()[j]);
   }
 
   at::Tensor hidden(const at::Tensor& tokens, ModelState& state) const {
@@ -328,15 +326,6 @@ class SlotRunner : public Runner {
       (*rows_)[size_t(free)] = &stream;
     }
     reach_ = slots_->grows() ? reach_for(longest) : 0;
-    clear_rows_without_stream(wanted);
-  }
-  // They are computed too, and would go on to read all the keys of the stream that left.
-  void clear_rows_without_stream(int64_t rows) {
-    for (size_t row = 0; row < size_t(rows); ++row) {
-      const bool taken = (*rows_)[row] != nullptr;
-      if (used_[row] && !taken) slots_->clear(int64_t(row));
-      used_[row] = taken;
-    }
   }
   int64_t rows_for(int64_t n) const {
     return std::min(o_.rows, int64_t(std::bit_ceil(uint64_t(n))));
@@ -407,11 +396,9 @@ class SlotRunner : public Runner {
   const at::Device device_;
   const SlotOptions o_;
   std::shared_ptr<Rows> rows_ = std::make_shared<Rows>();
-  std::vector<bool> used_;  // (rows): whether a stream was there in the last step
   std::optional<Slots> slots_;
-  at::Tensor tokens_;  // (rows): what a step reads
-  // On the CPU: tokens and draws of rows, rows of streams, logits.
-  at::Tensor ids_, draws_, order_, host_;
+  at::Tensor tokens_;              // (rows): what a step reads
+  at::Tensor ids_, draws_, host_;  // on the CPU: tokens and draws of rows, logits
   int64_t reach_ = 0, limit_ = 0;
   std::map<std::pair<int64_t, int64_t>, Step> steps_;
   std::string not_recorded_;

@@ -10,7 +10,6 @@
 #include "core/device.h"
 #include "core/thrown_test.h"
 #include "engine/engine.h"
-#include "engine/slots.h"
 
 namespace horner {
 namespace {
@@ -117,25 +116,6 @@ TEST(SlotRunner, HasTheLogitsOfModelForward) {
     for (const bool invariant : {false, true})
       expect_logits_of_model_runner(pattern, at::kCPU, {8, invariant, false}, 1e-4);
   }
-}
-
-TEST(Slots, AClearedRowHasReadNothing) {
-  const auto model = make({"softmax"});
-  const c10::NoGradGuard no_graph;
-  const auto hidden = [&](const at::Tensor& tokens, ModelState& state) {
-    return model->hidden(tokens, state);
-  };
-  Slots slots(hidden, at::kCPU);
-  slots.reserve(2, 16);
-  ModelState state;
-  hidden(at::tensor({3L, 1L, 4L, 1L, 5L}).unsqueeze(0), state);
-  for (const int64_t row : {0, 1}) slots.put(row, state, 5);
-  slots.clear(0);
-  const at::Tensor next = at::full({2, 1}, 9, at::kLong);
-  ModelState both = slots.view(2, 16), none, whole = state;
-  const at::Tensor y = hidden(next, both);
-  EXPECT_TRUE(at::allclose(y[0], hidden(next.narrow(0, 0, 1), none)[0], 1e-4, 1e-5));
-  EXPECT_TRUE(at::allclose(y[1], hidden(next.narrow(0, 0, 1), whole)[0], 1e-4, 1e-5));
 }
 
 TEST(SlotRunner, LongTextsGetMoreRoom) {

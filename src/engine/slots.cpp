@@ -108,15 +108,6 @@ void Slots::move(int64_t from, int64_t to) {
   if (seen_.defined()) seen_.narrow(0, to, 1).copy_(seen_.narrow(0, from, 1));
 }
 
-void Slots::clear(int64_t row) {
-  for (const auto& layer : layers_) {
-    for (const Part& part : layer) {
-      if (part.kind == Kind::constant) part.slots.narrow(0, row, 1).zero_();
-    }
-  }
-  if (seen_.defined()) seen_.narrow(0, row, 1).zero_();
-}
-
 ModelState Slots::view(int64_t rows, int64_t tokens) const {
   ModelState state;
   for (const auto& layer : layers_) {

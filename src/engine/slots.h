@@ -29,7 +29,6 @@ class Slots {
   void put(int64_t row, const ModelState& state, int64_t length);
   ModelState take(int64_t row, int64_t length) const;
   void move(int64_t from, int64_t to);
-  void clear(int64_t row);  // as if it had read nothing
 
   // What a step of the first rows reads, if none of them has more tokens then. The step's own state is written back by `keep`.
   ModelState view(int64_t rows, int64_t tokens) const;
